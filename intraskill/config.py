@@ -1,0 +1,169 @@
+"""Settings: read once at the edge, validated as a whole, passed down as plain values.
+
+`RunSettings` is what one YAML file says. Unknown keys, wrong types and impossible combinations are refused with
+one line naming file, line, key and remedy. Units stand in the names. `semantic()` is the part that decides what
+a run *means*; paths, concurrency and reporting are left out of it, so they may change between a kill and a resume.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WorldSettings(Settings):
+    """Where products and tasks come from: a generated world, or a catalog file with its split manifest."""
+
+    generate: Literal["small", "full"] | None = Field("full", description="generated world of this size")
+    seed: int = Field(0, description="seed of the generated world")
+    language: Literal["en", "zh"] = Field("en", description="language of the generated world")
+    catalog: Path | None = Field(None, description="a catalog file (.json or .json.gz) instead of a generated world")
+    splits: Path | None = Field(None, description="the split manifest that goes with `catalog`")
+
+
+class EnvironmentSettings(Settings):
+    """The shopping environment. Page size and rendering are part of its identity."""
+
+    world: WorldSettings = WorldSettings()
+    url: str | None = Field(None, description="an HTTP environment service; omit to run it in process")
+    rendering: Literal["full", "compact"] = Field("compact", description="how pages are written out")
+    page_size: int = Field(4, ge=1, le=50, description="search results a page")
+    max_steps: int = Field(10, ge=1, le=200, description="action budget of one episode")
+    timeout_s: float = Field(60.0, gt=0, description="limit of one HTTP request to the service")
+
+
+class SamplingSettings(Settings):
+    temperature: float = Field(1.0, ge=0, le=5)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(-1)
+    max_tokens: int = Field(32, ge=1, description="sampled tokens of one turn at most")
+
+
+class PolicySettings(Settings):
+    """The model that acts. `builtin:tiny` is the warm-up checkpoint that ships with the package."""
+
+    model: str = Field("builtin:tiny", description="Hugging Face causal LM directory, or builtin:tiny")
+    prompt: Literal["full", "compact"] = Field("compact", description="prompt template and chunk rendering")
+    tool_schema: Literal["static", "dynamic"] = "static"
+    sampling: SamplingSettings = SamplingSettings()
+    sampler_dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    threads: int = Field(0, ge=0, description="CPU threads for torch; 0 = all cores")
+
+
+class RolloutSettings(Settings):
+    """One step's groups: generate a wave, keep what carries a learning signal."""
+
+    group_size: int = Field(8, ge=2)
+    generated_groups: int = Field(32, ge=1, description="groups submitted in one wave")
+    kept_groups: int = Field(16, ge=1, description="groups that reach the trainer")
+    order: Literal["submission", "completion"] = "submission"
+    technical_limit: int = Field(8, ge=1, description="unscorable groups in a row that stop the run")
+    max_waves: int = Field(4, ge=1, description="waves in one step at most; then the step trains on what it kept")
+
+    @model_validator(mode="after")
+    def _enough_groups(self) -> RolloutSettings:
+        if self.kept_groups > self.generated_groups:
+            raise ValueError(
+                f"kept_groups ({self.kept_groups}) is larger than generated_groups ({self.generated_groups}); "
+                "generate at least as many groups as are kept"
+            )
+        return self
+
+
+class TrainSettings(Settings):
+    lr: float = Field(1.5e-4, gt=0)
+    updates_per_step: int = Field(2, ge=1)
+    warmup_updates: int = Field(0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    clip_low: float = Field(0.2, ge=0)
+    clip_high: float = Field(0.28, ge=0)
+    kl_coef: float = Field(0.0, ge=0, description="weight of the KL penalty against the starting checkpoint; 0 = off")
+    advantage: str = Field("grpo", description="advantage estimator by name")
+    dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="autocast type; master weights are float32")
+    keep_checkpoints: int = Field(1, ge=1, description="step checkpoints kept beside those that end a round")
+
+
+class CurriculumSettings(Settings):
+    q: float = Field(0.2, ge=0, le=1, description="probability that a whole group sees no skill")
+    rho_min: float = Field(0.2, ge=0, le=1)
+    rho_max: float = Field(0.9, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> CurriculumSettings:
+        if self.rho_min > self.rho_max:
+            raise ValueError(f"rho_min ({self.rho_min}) is above rho_max ({self.rho_max}); swap them")
+        return self
+
+
+class GateSettings(Settings):
+    tasks: int = Field(400, ge=8, description="validation tasks in the bare and in the masked run")
+    budget: int = Field(10, ge=1, description="active chunks at most")
+    candidates: int = Field(6, ge=0, description="ADD/REWRITE candidates a round at most")
+    estimator: Literal["paired_delta", "mean_delta", "adjusted"] = "paired_delta"
+    first: Literal["auto", "always", "never"] = Field("auto", description="gate the initial bank before step 1 (Gate A)")
+
+
+class EvaluationSettings(Settings):
+    """Extra evaluations on the validation tasks at the start and at each round's end, beside the gate's bare run."""
+
+    equipped: bool = Field(True, description="one run with the complete active bank")
+    greedy: bool = Field(True, description="one skill-free run at temperature 0")
+
+
+class ReportSettings(Settings):
+    wandb: Literal["offline", "online", "disabled"] = "offline"
+    project: str = "intraskill"
+
+
+class RunSettings(Settings):
+    """One training run: its name, its world, its policy, and the method's knobs."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="folder name under `runs/`")
+    seed: int = 0
+    bank: str = Field("builtin:s0", description="initial skill bank (JSON file), or builtin:s0")
+    rounds: int = Field(4, ge=1)
+    steps_per_round: int = Field(20, ge=1)
+    environment: EnvironmentSettings = EnvironmentSettings()
+    policy: PolicySettings = PolicySettings()
+    rollout: RolloutSettings = RolloutSettings()
+    train: TrainSettings = TrainSettings()
+    curriculum: CurriculumSettings = CurriculumSettings()
+    gate: GateSettings = GateSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    report: ReportSettings = ReportSettings()
+
+    @model_validator(mode="after")
+    def _exact_training(self) -> RunSettings:
+        sampling = self.policy.sampling
+        if sampling.top_p != 1.0 or sampling.top_k != -1:
+            raise ValueError(
+                "policy.sampling: training needs top_p 1.0 and top_k -1, otherwise the sampled log-probs are not the "
+                "model's own; remove the two keys"
+            )
+        if sampling.temperature == 0:
+            raise ValueError("policy.sampling.temperature: training needs a temperature above 0; try 1.0")
+        if self.rollout.kept_groups % self.train.updates_per_step:
+            raise ValueError(
+                f"rollout.kept_groups ({self.rollout.kept_groups}) is not a multiple of train.updates_per_step "
+                f"({self.train.updates_per_step}); change one of them"
+            )
+        return self
+
+    def semantic(self) -> dict[str, Any]:
+        """The part that decides what the run means; its hash is the run's fingerprint."""
+        everything = self.model_dump(mode="json")
+        for key in ("name", "report"):
+            everything.pop(key)
+        everything["environment"].pop("timeout_s")
+        everything["environment"].pop("url")
+        everything["policy"].pop("threads")
+        everything["train"].pop("keep_checkpoints")
+        return everything
