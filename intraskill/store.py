@@ -19,7 +19,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -144,7 +144,8 @@ class JsonlLog:
                     _write_all(file.fileno(), data)
                     os.fsync(file.fileno())
                 except OSError:
-                    os.ftruncate(file.fileno(), end)
+                    with suppress(OSError):  # if this fails too, the next append cuts the torn line
+                        os.ftruncate(file.fileno(), end)
                     raise
             if created:
                 _fsync_directory(self.path.parent)
