@@ -1,0 +1,68 @@
+"""One step's groups: submit waves, judge what finishes, stop when the trainer has enough.
+
+In `submission` order a whole wave runs and its groups are judged in the order they were submitted: deterministic and
+without bias. In `completion` order the first to finish is judged first and what still runs when the batch is full is
+aborted, its tasks handed back: faster on a cluster, but it favours short episodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from intraskill.records import Group
+from intraskill.rollout.filter import GroupFilter, Verdict
+from intraskill.rollout.groups import GroupPlan
+
+PlanWave = Callable[[], Sequence[GroupPlan]]
+RunGroup = Callable[[GroupPlan], Coroutine[Any, Any, Group]]
+
+
+@dataclass
+class Collected:
+    """All finished groups of a step with the filter's verdict on each, and the plans that were aborted."""
+
+    groups: list[Group] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    aborted: list[GroupPlan] = field(default_factory=list)
+
+    @property
+    def kept(self) -> list[Group]:
+        return [group for group, verdict in zip(self.groups, self.verdicts) if verdict == "kept"]
+
+
+async def collect_in_submission_order(run: RunGroup, plan_wave: PlanWave, judge: GroupFilter) -> Collected:
+    """Run whole waves, judge in submission order."""
+    collected = Collected()
+    while judge.wave_due:
+        plans = plan_wave()
+        judge.submit(len(plans))
+        for group in await asyncio.gather(*(run(plan) for plan in plans)):
+            collected.groups.append(group)
+            collected.verdicts.append(judge.judge(group))
+    return collected
+
+
+async def collect_in_completion_order(run: RunGroup, plan_wave: PlanWave, judge: GroupFilter) -> Collected:
+    """Judge groups as they finish; abort the rest once the batch is full."""
+    collected = Collected()
+    running: dict[asyncio.Task[Group], GroupPlan] = {}
+    try:
+        while not judge.complete:
+            if judge.wave_due:
+                plans = plan_wave()
+                judge.submit(len(plans))
+                running |= {asyncio.ensure_future(run(plan)): plan for plan in plans}
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=lambda task: running[task].index):
+                running.pop(task)
+                collected.groups.append(task.result())
+                collected.verdicts.append(judge.judge(task.result()))
+    finally:
+        collected.aborted = sorted(running.values(), key=lambda plan: plan.index)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return collected

@@ -1,0 +1,47 @@
+"""Running groups: G siblings of one task under one assignment, and the all-wrong group's single retry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from intraskill.records import Assignment, Episode, EpisodeJob, Group
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.seeds import stable_seed
+from intraskill.skills.bank import Bank
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """A group before it ran: its index in the run, its task, and the chunks all siblings will see."""
+
+    index: int
+    task_id: int
+    assignment: Assignment
+
+
+async def run_group(runner: EpisodeRunner, plan: GroupPlan, bank: Bank, size: int, seed: int) -> Group:
+    """Roll out the plan's siblings together. Sibling seeds depend on (seed, group index, sibling) alone."""
+    chunks = bank.subset(plan.assignment.skill_ids).chunks
+    jobs = [
+        EpisodeJob(plan.task_id, sibling, stable_seed("train", seed, plan.index, sibling), "train")
+        for sibling in range(size)
+    ]
+    episodes = await asyncio.gather(*(runner.run(job, chunks, f"group-{plan.index}") for job in jobs))
+    return Group(plan.index, plan.task_id, plan.assignment, tuple(episodes))
+
+
+async def retry_all_wrong(
+    runner: EpisodeRunner, groups: Sequence[Group], bank: Bank, seed: int
+) -> dict[int, Episode]:
+    """One diagnostic episode with the complete bank for every all-wrong group; returns {group index: episode}."""
+    wrong = [group for group in groups if group.all_wrong]
+    jobs = [
+        EpisodeJob(group.task_id, len(group.episodes), stable_seed("retry", seed, group.index), "train")
+        for group in wrong
+    ]
+    episodes = await asyncio.gather(
+        *(runner.run(job, bank.chunks, f"retry-{group.index}") for job, group in zip(jobs, wrong))
+    )
+    return {group.index: episode for group, episode in zip(wrong, episodes)}

@@ -1,0 +1,116 @@
+"""One run's folder: what is in it, how far it got, and how it is opened again.
+
+`state.json` alone says what is finished; it is replaced atomically after everything it speaks of is on disk. Whatever
+the logs hold beyond it belongs to work that was cut short: opening the folder drops those records, and the work is
+done again from the same state with the same seeds. That is why a run killed at any point ends like one never killed.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import intraskill
+from intraskill.config import RunSettings
+from intraskill.errors import UserError
+from intraskill.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
+
+RUN_SCHEMA = "intraskill-run-v1"
+STATE_SCHEMA = "intraskill-state-v1"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is finished: `step` training steps, `rounds_closed` rounds, and Gate A if `opened`.
+
+    `stream` is the position in the task stream, `next_group` the index of the next group, `technical_run` the number
+    of unscorable groups in a row at the end of the last step.
+    """
+
+    step: int = 0
+    rounds_closed: int = 0
+    opened: bool = False
+    finished: bool = False
+    next_group: int = 0
+    technical_run: int = 0
+    stream: dict[str, Any] = field(default_factory=dict)
+
+
+class RunFolder:
+    """Paths and logs of `runs/<name>/`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = JsonlLog(path / "metrics.jsonl")
+
+    def round_dir(self, index: int) -> Path:
+        return self.path / "rounds" / f"round-{index:03d}"
+
+    def gate_dir(self, index: int) -> Path:
+        """The gate that closed round `index`; -1 is Gate A, before the first step."""
+        return self.path / "gate_a" if index < 0 else self.round_dir(index) / "gate"
+
+    def checkpoint_dir(self, step: int) -> Path:
+        return self.path / "checkpoints" / f"step-{step:04d}"
+
+    def read_state(self) -> RunState:
+        path = self.path / "state.json"
+        if not path.exists():
+            return RunState()
+        document = read_json(path, STATE_SCHEMA)
+        document.pop("schema")
+        return RunState(**document)
+
+    def write_state(self, state: RunState) -> None:
+        write_json_atomic(self.path / "state.json", {"schema": STATE_SCHEMA, **asdict(state)})
+
+    def claim(self, settings: RunSettings, meaning: dict[str, Any]) -> None:
+        """Write run.json, or check that the folder was made by a run of the same meaning.
+
+        `meaning` holds the identities that settings only point at: model, environment, prompt, bank. Raises
+        `UserError` naming every difference when they changed.
+        """
+        path = self.path / "run.json"
+        semantic = {"settings": settings.semantic(), **meaning}
+        if path.exists():
+            found = read_json(path, RUN_SCHEMA)
+            if found["fingerprint"] != fingerprint(semantic):
+                changes = "; ".join(describe_difference(found["semantic"], semantic))
+                raise UserError(f"{self.path} belongs to a run with other settings ({changes}); choose another name")
+            return
+        write_json_atomic(
+            path,
+            {
+                "schema": RUN_SCHEMA,
+                "name": settings.name,
+                "settings": settings.model_dump(mode="json"),
+                "semantic": semantic,
+                "fingerprint": fingerprint(semantic),
+                "versions": {"intraskill": intraskill.__version__, "python": platform.python_version()},
+                "command": sys.argv[1:],
+            },
+        )
+
+    def roll_back(self, state: RunState) -> None:
+        """Drop the records of work that `state` does not count as finished."""
+        self.metrics.keep_where(lambda row: _finished(row, state))
+        for log in sorted(self.path.glob("rounds/*/*.jsonl")):
+            JsonlLog(log).keep_where(lambda row: row.get("step", 0) <= state.step)
+
+
+def _finished(row: dict[str, Any], state: RunState) -> bool:
+    if row["kind"] in ("step", "update"):
+        return bool(row["step"] <= state.step)
+    if row["round"] < 0:
+        return state.opened
+    return bool(row["round"] < state.rounds_closed)
+
+
+def open_settings(path: Path) -> RunSettings:
+    """The settings a run folder was made with. Raises `UserError` when it is no run folder."""
+    if not (path / "run.json").exists():
+        raise UserError(f"{path} is no run folder (it has no run.json); give the folder that `intraskill train` made")
+    return RunSettings.model_validate(read_json(path / "run.json", RUN_SCHEMA)["settings"])
