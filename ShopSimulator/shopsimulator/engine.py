@@ -20,7 +20,7 @@ from shopsimulator.catalog import Catalog, Product, PurchaseTask
 from shopsimulator.errors import EpisodeOver, ShopError, UnknownTask
 from shopsimulator.observation import feedback_message, observe, render
 from shopsimulator.pages import Page, Rules, advance, parse_action
-from shopsimulator.pricing import variant_price
+from shopsimulator.pricing import price_range, variant_price
 from shopsimulator.reward import score_purchase
 from shopsimulator.search import SearchIndex
 from shopsimulator.wording import Rendering, words
@@ -39,14 +39,16 @@ class ShopSettings:
 
 
 class ShopWorld:
-    """Catalog, search index and settings. Read-only after construction, so sessions may share it freely."""
+    """Catalog, search index and settings; nothing a session does changes what another one sees."""
 
     def __init__(self, catalog: Catalog, settings: ShopSettings | None = None) -> None:
         self.catalog = catalog
         self.settings = settings or ShopSettings()
         self._index = SearchIndex(catalog)
+        self._price_ranges: dict[str, tuple[float | None, float | None]] = {}  # by asin, filled as products are shown
         self.rules = Rules(
             search=self._search,
+            price_range=self._price_range,
             page_size=self.settings.page_size,
             rendering=self.settings.rendering,
             words=words(catalog.language, self.settings.rendering),
@@ -81,6 +83,12 @@ class ShopWorld:
     def _search(self, query: str) -> tuple[Product, ...]:
         products = self.catalog.products
         return tuple(products[hit.asin] for hit in self._index.search(query, self.settings.max_hits))
+
+    def _price_range(self, product: Product) -> tuple[float | None, float | None]:
+        known = self._price_ranges.get(product.asin)
+        if known is None:
+            known = self._price_ranges[product.asin] = price_range(product) or (None, None)
+        return known
 
 
 class ShopSession:

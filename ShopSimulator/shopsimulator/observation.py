@@ -16,14 +16,6 @@ from shopsimulator.pricing import variant_price
 from shopsimulator.wording import Rendering, Words, words
 
 
-def price_range(product: Product) -> tuple[float, float] | None:
-    """Lowest and highest public price, from the listing or else from the priced option values."""
-    prices = product.pricing or tuple(
-        option.price for options in product.options.values() for option in options if option.price is not None
-    )
-    return (min(prices), max(prices)) if prices else None
-
-
 def observe(page: Page, rules: Rules, language: str, step: int, last: dict[str, Any] | None) -> dict[str, Any]:
     """The canonical state of `page` after `step` actions, the last of which is described by `last`."""
     product = page.product if page.kind == "product" else None
@@ -43,7 +35,7 @@ def observe(page: Page, rules: Rules, language: str, step: int, last: dict[str, 
         "page_count": page_count(page, rules.page_size),
         "total_results": len(page.hits),
         "results": _result_rows(page, rules) if page.kind == "results" else [],
-        "product": _public_product(product) if product else None,
+        "product": _public_product(product, rules) if product else None,
         "price": variant_price(product, dict(page.selected)) if product else None,
     }
 
@@ -51,14 +43,14 @@ def observe(page: Page, rules: Rules, language: str, step: int, last: dict[str, 
 def _result_rows(page: Page, rules: Rules) -> list[dict[str, Any]]:
     rows = []
     for ordinal, product in enumerate(visible_hits(page, rules.page_size), 1):
-        low, high = price_range(product) or (None, None)
+        low, high = rules.price_range(product)
         label = result_label(product, ordinal, rules.rendering)
         rows.append({"asin": product.asin, "title": product.title, "price": low, "price_high": high, "label": label})
     return rows
 
 
-def _public_product(product: Product) -> dict[str, Any]:
-    low, high = price_range(product) or (None, None)
+def _public_product(product: Product, rules: Rules) -> dict[str, Any]:
+    low, high = rules.price_range(product)
     return {
         "asin": product.asin,
         "title": product.title,

@@ -43,9 +43,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a transition depends on besides the page: the index, the page size and the words on the buttons."""
+    """What pages depend on besides the shopper: the index, the prices, the page size and the words on the buttons."""
 
     search: Callable[[str], tuple[Product, ...]]
+    price_range: Callable[[Product], tuple[float | None, float | None]]
     page_size: int
     rendering: Rendering
     words: Words
