@@ -157,4 +157,11 @@ def _parse_row(row: Any, position: int) -> Contribution:
         raise UserError(f"{where}: order is {row['order']!r}; it must be a whole number")
     if type(row["coefficient"]) not in (int, float):
         raise UserError(f"{where}: coefficient is {row['coefficient']!r}; it must be a finite number")
-    return Contribution(**{key: row.get(key) for key in Contribution.__dataclass_fields__})
+    return Contribution(
+        intervention_id=row["intervention_id"],
+        kind=row["kind"],
+        logical_chunk_id=row["logical_chunk_id"],
+        operation=operation,
+        order=row["order"],
+        coefficient=float(row["coefficient"]),
+    )

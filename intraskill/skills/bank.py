@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from intraskill.errors import UserError
+from intraskill.store import write_json_atomic
+from intraskill.user_files import read_user_json
 
 SCHEMA = "intraskill-bank-v1"
 _BANK_KEYS = ("schema", "draft_only", "uses_test_outcomes", "notes", "chunks")
@@ -107,8 +109,10 @@ class Bank:
 
     def with_contributions(self, contributions: Mapping[str, float], checkpoint_id: str) -> Bank:
         """The bank as measured at one checkpoint; a chunk that was not measured loses its old number."""
-        for skill_id in contributions:
+        for skill_id, contribution in contributions.items():
             self.chunk(skill_id)
+            if not math.isfinite(contribution):
+                raise UserError(f"bank: the contribution of {skill_id!r} is {contribution}; it must be finite")
         measured = tuple(
             replace(
                 chunk,
@@ -173,25 +177,12 @@ def parse_bank(record: Any, where: str, *, texts_required: bool = True) -> Bank:
 
 def read_bank(path: Path | str, *, texts_required: bool = True) -> Bank:
     """Read and check a bank file. Raises `UserError` naming the file, the chunk and the key."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        record = json.loads(text)
-    except OSError as error:
-        raise UserError(f"{path}: cannot read the bank ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: the bank is not UTF-8 text; save it as UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not JSON ({error.msg}); mend the syntax there") from None
-    return parse_bank(record, str(path), texts_required=texts_required)
+    return parse_bank(read_user_json(path), str(path), texts_required=texts_required)
 
 
 def write_bank(path: Path | str, bank: Bank) -> None:
     """Write the bank file; a reader sees the old file or the new one, never a part."""
-    text = json.dumps(bank_record(bank), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    target = Path(path)
-    temporary = target.with_name(target.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(target)
+    write_json_atomic(path, bank_record(bank))
 
 
 def _check_schema(record: dict[str, Any], where: str, *, required: bool) -> None:

@@ -143,8 +143,14 @@ def parse_curriculum(record: dict[str, Any], where: str) -> Curriculum:
             Inclusion(item["skill_id"], item["contribution"], item["inclusion_probability"])
             for item in record["chunks"]
         )
-        names = ("curriculum_id", "q", "rho_min", "rho_max", "contribution_scale")
-        return Curriculum(*(record[name] for name in names), probabilities=chunks)
+        return Curriculum(
+            curriculum_id=record["curriculum_id"],
+            q=record["q"],
+            rho_min=record["rho_min"],
+            rho_max=record["rho_max"],
+            contribution_scale=record["contribution_scale"],
+            probabilities=chunks,
+        )
     except KeyError as error:
         raise UserError(f"{where}: the key {error} is missing; restore the file") from None
 
