@@ -45,13 +45,6 @@ class Inclusion(NamedTuple):
     rho: float
 
 
-class Family(NamedTuple):
-    """One mask slot: a logical chunk and its competing versions, the current one first."""
-
-    logical_id: str
-    versions: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Curriculum:
     """One round's inclusion probabilities, in bank order."""
@@ -104,9 +97,10 @@ def draw_assignment(curriculum: Curriculum, group_index: int) -> Assignment:
     return Assignment(group_index, skill_free=False, skill_ids=shown)
 
 
-def draw_masks(families: Sequence[Family], n: int, seed: int) -> list[tuple[int, ...]]:
-    """n rows of 0/1, one column for each version of each family, in the order given.
+def draw_masks(families: Sequence[Sequence[str]], n: int, seed: int) -> list[tuple[int, ...]]:
+    """n rows of 0/1; columns are the families' versions, in the order given.
 
+    A family is the ids of a chunk's competing versions, the current one first; that one names the family's draws.
     A row's families are independent; a family of k versions takes each of its k + 1 states with equal probability.
     """
     return [tuple(bit for family in families for bit in _family_mask(family, row, seed)) for row in range(n)]
@@ -163,7 +157,7 @@ def _contribution(skill_id: str, contribution: float | None) -> float:
     return float(contribution)
 
 
-def _family_mask(family: Family, row: int, seed: int) -> tuple[int, ...]:
-    states = len(family.versions) + 1
-    state = int(uniform("mask", seed, row, family.logical_id) * states)  # 0 = absent
+def _family_mask(family: Sequence[str], row: int, seed: int) -> tuple[int, ...]:
+    states = len(family) + 1
+    state = int(uniform("mask", seed, row, family[0]) * states)  # 0 = absent
     return tuple(int(state == number) for number in range(1, states))
