@@ -1,0 +1,219 @@
+"""One episode: the agent loop that training, the gate, retries and evaluations all run.
+
+A turn asks the policy for one reply. A reply that is exactly one valid tool call becomes an environment action;
+anything else is a protocol error: no action, one step of the budget spent, and feedback on the same page. Nothing
+is ever resampled: what the policy said is what it is scored on. Three things end an episode:
+
+- the environment says so (a purchase, or its own action limit);
+- the budget is used up by protocol errors, which the environment does not count: `action_limit`;
+- a reply is cut at the token limit before it holds its call: `generation_length`.
+
+The last two are policy failures: scored zero, completed, trained on. Only a `TechnicalFailure` makes a failed
+episode. Whatever happens, cancellation included, the policy session is closed and the environment's slot given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from intraskill.agent.prompts import PromptTemplate
+from intraskill.agent.tools import ProtocolError, ToolSchema, build_tools, single_call, to_action
+from intraskill.errors import PolicyUnavailable, TechnicalFailure
+from intraskill.protocol import Environment, Policy
+from intraskill.records import (
+    Episode,
+    EpisodeJob,
+    EpisodeStep,
+    Message,
+    Reset,
+    Sampling,
+    StepResult,
+    Termination,
+    Turn,
+    TurnRequest,
+)
+from intraskill.seeds import stable_seed
+from intraskill.skills.bank import Chunk
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    """Limits and sampling of one episode; `max_steps` counts turns, protocol errors included."""
+
+    max_steps: int = 30
+    sampling: Sampling = field(default_factory=Sampling)
+    tool_schema: ToolSchema = "static"
+
+
+async def run_episode(
+    job: EpisodeJob,
+    env: Environment,
+    policy: Policy,
+    template: PromptTemplate,
+    chunks: Sequence[Chunk],
+    settings: EpisodeSettings,
+    group: str,
+) -> Episode:
+    """Attempt `job` once. Raises `UserError` (unknown task) and bugs; a technical failure is a failed episode."""
+    attempt = _Attempt(job, env, policy, template, chunks, settings, group)
+    started_at, clock = datetime.now(timezone.utc).isoformat(timespec="milliseconds"), time.perf_counter()
+    error: dict[str, str] | None = None
+    try:
+        await attempt.run()
+    except TechnicalFailure as failure:
+        error = {"stage": failure.stage, "type": type(failure).__name__, "message": failure.message}
+    finally:
+        await attempt.close()
+    return attempt.episode(error, started_at, time.perf_counter() - clock)
+
+
+class _Attempt:
+    """The growing state of one episode."""
+
+    def __init__(
+        self,
+        job: EpisodeJob,
+        env: Environment,
+        policy: Policy,
+        template: PromptTemplate,
+        chunks: Sequence[Chunk],
+        settings: EpisodeSettings,
+        group: str,
+    ) -> None:
+        self.job, self.env, self.policy = job, env, policy
+        self.template, self.chunks, self.settings = template, chunks, settings
+        self.group, self.session = group, f"{group}/{job.episode_id}"
+        self.session_open = False
+        self.reset: Reset | None = None
+        self.messages: list[Message] = []
+        self.steps: list[EpisodeStep] = []
+        self.terminal: StepResult | None = None
+
+    async def run(self) -> None:
+        self.reset = await self.env.reset(self.job.task_id)
+        self.messages = list(self.template.messages(self.reset, self.chunks))
+        self.policy.open_session(self.session)
+        self.session_open = True
+        state, observation = self.reset.state, self.reset.observation
+        while self.terminal is None:
+            result = await self._step(state, observation)
+            if result is not None:
+                state, observation = result.state, result.observation
+            if self.terminal is None and len(self.steps) >= self.settings.max_steps:
+                await self._terminate("action_limit")
+
+    async def _step(self, state: dict[str, Any], observation: str) -> StepResult | None:
+        """One turn and what it led to; None when the environment was not asked."""
+        clock = time.perf_counter()
+        turn = await self._ask(state)
+        self.messages.append(assistant_message(turn))
+        try:
+            call = single_call(turn)
+            action = to_action(call, state)
+        except ProtocolError as error:
+            self.steps.append(EpisodeStep(turn, None, None, str(error), time.perf_counter() - clock))
+            if turn.finish_reason == "length":
+                await self._terminate("generation_length")
+            else:
+                self.messages += self._feedback(error, turn, state, observation)
+            return None
+        result = await self.env.step(action)
+        self.steps.append(EpisodeStep(turn, action, result, None, time.perf_counter() - clock))
+        if result.done:
+            self.terminal = result
+        else:
+            self.messages.append(self.template.tool_message(call.call_id, result.observation))
+        return result
+
+    async def _ask(self, state: dict[str, Any]) -> Turn:
+        index = len(self.steps)
+        turn = await self.policy.generate(
+            TurnRequest(
+                messages=tuple(self.messages),
+                tools=build_tools(state, self.settings.tool_schema),
+                sampling=self.settings.sampling,
+                seed=stable_seed(self.job.seed, index),
+                session=self.session,
+                group=self.group,
+                previous=self.steps[-1].turn if self.steps else None,
+                prefix_stable=self.settings.tool_schema == "static",
+            )
+        )
+        if turn.finish_reason == "abort":
+            raise PolicyUnavailable(f"turn {index} was aborted by the policy's backend")
+        calls = tuple(
+            call if call.call_id else replace(call, call_id=f"call_{index}_{position}")
+            for position, call in enumerate(turn.tool_calls)
+        )
+        return replace(turn, tool_calls=calls)
+
+    def _feedback(
+        self, error: ProtocolError, turn: Turn, state: dict[str, Any], observation: str
+    ) -> tuple[Message, ...]:
+        return self.template.protocol_feedback(
+            error.code,
+            error.message,
+            observation=observation,
+            language=str(state.get("language", "en")),
+            call_ids=[call.call_id for call in turn.tool_calls],
+        )
+
+    async def _terminate(self, reason: Termination) -> None:
+        """Let the environment return its zero-reward terminal; it is kept on the step that caused it."""
+        self.terminal = await self.env.terminate(reason)
+        last = self.steps[-1]
+        if last.result is None:
+            self.steps[-1] = replace(last, result=self.terminal)
+
+    async def close(self) -> None:
+        """Close the session and give the slot back, even when cancelled again meanwhile."""
+        if self.session_open:
+            self.policy.close_session(self.session)
+        try:
+            await asyncio.shield(self.env.close())
+        except TechnicalFailure as failure:  # the service reclaims an idle lease by itself
+            log.warning("%s: slot not given back: %s", self.session, failure)
+
+    def episode(self, error: dict[str, str] | None, started_at: str, seconds: float) -> Episode:
+        end = self.terminal if error is None else None
+        return Episode(
+            job=self.job,
+            status="completed" if error is None else "failed",
+            skill_ids=tuple(chunk.skill_id for chunk in self.chunks),
+            reset=self.reset,
+            messages=tuple(self.messages),
+            steps=tuple(self.steps),
+            reward=end.reward if end else 0.0,
+            success=end is not None and end.detail.get("r_success") == 1,
+            detail=dict(end.detail) if end else {},
+            termination=end.termination if end else None,
+            error=error,
+            started_at=started_at,
+            seconds=seconds,
+        )
+
+
+def assistant_message(turn: Turn) -> Message:
+    """The reply as it stands in the conversation: reasoning and calls in their own fields, arguments as JSON text."""
+    message: Message = {"role": "assistant", "content": turn.content}
+    if turn.reasoning:
+        message["reasoning_content"] = turn.reasoning
+    if turn.tool_calls:
+        message["tool_calls"] = [
+            {
+                "id": call.call_id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+            }
+            for call in turn.tool_calls
+        ]
+    return message

@@ -1,0 +1,170 @@
+"""A model's chat template as token ids: the first prompt, and what follows each sampled reply.
+
+The template is the model's own (Jinja, as shipped with its tokenizer). Two renderings are enough for a whole
+episode: `initial_ids` renders a conversation up to the point where the model speaks, and `extension_ids` gives the
+ids between the end of a sampled reply and the next reply: the new messages, wrapped as the template wraps them, and
+its generation prompt. The second is found by rendering a **probe** conversation whose assistant message holds a
+marker, and taking what comes after that message's end-of-turn token; so it works for any template that closes
+assistant turns with a token of their own, and never touches what was sampled.
+
+What a template must be able to do is checked once, at construction, on such probes: render tool calls and tool
+messages, and close its turns. `shows_tools` tells whether it writes the tool schemas into the prompt (a model made
+for fixed tools can do without). `prefix_preserving` tells whether rendering a longer conversation anew would give the
+same text as extending it. Templates that drop earlier reasoning are not prefix-preserving: with them, extending
+keeps what the model really saw and said, and a text endpoint would see something shorter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from intraskill.agent.parsing import THINK_OPEN
+from intraskill.errors import UserError
+from intraskill.records import Message, Tool
+
+_MARK, _TOOL_MARK, _REASON_MARK, _QUERY_MARK = "zqMarkzq", "zqToolzq", "zqReasonzq", "zqQueryzq"
+_PROBE_TOOL: Tool = {
+    "type": "function",
+    "function": {
+        "name": "search",
+        "description": _TOOL_MARK,
+        "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+    },
+}
+_OPENING: tuple[Message, ...] = ({"role": "system", "content": "s"}, {"role": "user", "content": _QUERY_MARK})
+
+
+def load_tokenizer(directory: Path | str) -> Any:
+    """The tokenizer of a Hugging Face model directory. Raises `UserError` when there is none that can be used."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise UserError("transformers is not installed; install the package with its `local` extra") from error
+    if not Path(directory).is_dir():
+        raise UserError(f"{directory} is not a directory; give a Hugging Face model directory")
+    try:
+        return AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"{directory} holds no usable tokenizer ({first_line}); it needs a tokenizer.json") from error
+
+
+class ChatTemplate:
+    """The chat template of `tokenizer`. Raises `UserError` when it cannot carry a tool-calling episode."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        if not getattr(tokenizer, "chat_template", None):
+            raise UserError("the tokenizer has no chat template; use an instruction-tuned model or add one")
+        self._added = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
+        self.end_of_turn = self._find_end_of_turn()
+        self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self.end_of_turn)
+        opening = self._render(_OPENING, (_PROBE_TOOL,))
+        self.starts_in_think = opening.rstrip().endswith(THINK_OPEN)
+        self.shows_tools = _TOOL_MARK in opening
+        self.prefix_preserving = self._check(opening)
+
+    def initial_ids(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
+        """The whole conversation and the generation prompt."""
+        return self.encode(self._render(messages, tools))
+
+    def extension_ids(self, new_messages: Sequence[Message]) -> tuple[int, ...]:
+        """What follows a reply (which ends with its end-of-turn token) up to where the model speaks again."""
+        return self.encode(self._extension(new_messages))
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of `text`; control tokens written in it become the control tokens, nothing is added."""
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids, without a final end-of-turn token and with every other token shown."""
+        body = list(ids[:-1] if ids and ids[-1] == self.end_of_turn_id else ids)
+        return str(self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def identity(self) -> dict[str, Any]:
+        """Hashes of the template and of the vocabulary."""
+        vocabulary = json.dumps(sorted(self.tokenizer.get_vocab().items()), ensure_ascii=False)
+        return {
+            "chat_template_sha256": hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest(),
+            "vocabulary_sha256": hashlib.sha256(vocabulary.encode()).hexdigest(),
+        }
+
+    def _render(self, messages: Sequence[Message], tools: Sequence[Tool], reply_follows: bool = True) -> str:
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [_with_mappings(message) for message in messages],
+                tools=list(tools) or None,
+                add_generation_prompt=reply_follows,
+                tokenize=False,
+            )
+        except Exception as error:  # templates raise whatever they like: jinja errors, TypeError, KeyError
+            raise UserError(f"the chat template cannot render this conversation: {error}") from error
+        return str(text)
+
+    def _extension(self, new_messages: Sequence[Message]) -> str:
+        answers_calls = [message for message in new_messages if message["role"] == "tool"]
+        reply = _probe_reply(max(1, len(answers_calls))) if answers_calls else {"role": "assistant", "content": _MARK}
+        text = self._render((*_OPENING, reply, *new_messages), ())
+        after_mark = text.index(_MARK) + len(_MARK)
+        return text[text.index(self.end_of_turn, after_mark) + len(self.end_of_turn) :]
+
+    def _find_end_of_turn(self) -> str:
+        """The first control token after an assistant message's text."""
+        text = self._render((*_OPENING, {"role": "assistant", "content": _MARK}), (), reply_follows=False)
+        rest = text.partition(_MARK)[2]
+        found = [(rest.index(token), -len(token), token) for token in self._added if token in rest]
+        if not found:
+            raise UserError("the chat template closes assistant messages with no control token of the tokenizer")
+        return min(found)[2]
+
+    def _check(self, opening: str) -> bool:
+        """Refuse a template without tool calls or tool messages; tell whether it re-renders what it rendered before."""
+        answers: tuple[tuple[Message, Message], ...] = (
+            (_probe_reply(1), {"role": "tool", "tool_call_id": "call_0", "content": "zqAnswerzq"}),
+            ({"role": "assistant", "content": _MARK, "reasoning_content": _REASON_MARK}, _OPENING[1]),
+        )
+        preserving = True
+        for reply, answer in answers:
+            text = self._render((*_OPENING, {**reply, "reasoning_content": _REASON_MARK}, answer), (_PROBE_TOOL,))
+            if text.count(_MARK) != 1 or str(answer["content"]) not in text.partition(_MARK)[2]:
+                raise UserError(
+                    f"the chat template drops tool calls or {answer['role']} messages; it cannot carry an episode"
+                )
+            preserving &= (
+                text.startswith(opening) and _REASON_MARK in text and text.endswith(self._extension((answer,)))
+            )
+        return preserving
+
+
+def _probe_reply(calls: int) -> Message:
+    """An assistant message whose last call holds the marker."""
+    marked = [(f"call_{index}", _MARK if index == calls - 1 else "q") for index in range(calls)]
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": "search", "arguments": json.dumps({"query": query})},
+            }
+            for call_id, query in marked
+        ],
+    }
+
+
+def _with_mappings(message: Message) -> Message:
+    """Tool-call arguments as a mapping, which templates iterate over, instead of the JSON text endpoints exchange."""
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        function = dict(call["function"])
+        if isinstance(function["arguments"], str):
+            function["arguments"] = json.loads(function["arguments"])
+        calls.append({**call, "function": function})
+    return {**message, "tool_calls": calls}

@@ -1,0 +1,94 @@
+"""A policy that is a plain function: demonstrations, and tests of everything around a policy.
+
+The function gets the page's canonical state and the conversation and returns the reply as text, in the same wire
+format a model would write (`call_text` builds it). The state is what a real policy reads from the observation; to
+see it, the policy has to watch the environment of its episode:
+
+    policy = ScriptedPolicy(reply)
+    episode = await run_episode(job, policy.watch(env), policy, ...)
+
+With a chat template, turns carry token ids exactly as a token policy's would (log-probs 0), so a demonstration
+becomes a training segment by the very code that makes one of a sampled episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from intraskill.agent.parsing import parse_reply
+from intraskill.errors import PolicyUnavailable
+from intraskill.policies.chat import ChatTemplate
+from intraskill.policies.token import Generation, next_prompt_ids, turn_from
+from intraskill.protocol import Environment
+from intraskill.records import Message, Reset, StepResult, Turn, TurnRequest
+
+Reply = Callable[[dict[str, Any], Sequence[Message]], str]
+
+
+def call_text(name: str, **arguments: str) -> str:
+    """A tool call in the wire format: `call_text("click", value="buy")`."""
+    parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
+    return f"<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>"
+
+
+class ScriptedPolicy:
+    """A `Policy` around `reply(state, messages) -> text`; one instance watches one episode at a time."""
+
+    def __init__(self, reply: Reply, chat: ChatTemplate | None = None, name: str = "scripted") -> None:
+        self.reply = reply
+        self.chat = chat
+        self.name = name
+        self.state: dict[str, Any] = {}
+
+    def watch(self, env: Environment) -> Environment:
+        """The same environment; this policy sees its state from now on."""
+        return _Watched(env, self)
+
+    async def generate(self, request: TurnRequest) -> Turn:
+        text = self.reply(self.state, request.messages)
+        if self.chat is None:
+            parsed = parse_reply(text)
+            return Turn(text, parsed.content, parsed.reasoning, parsed.tool_calls, "stop", parse_error=parsed.error)
+        token_ids = (*self.chat.encode(text), self.chat.end_of_turn_id)
+        generation = Generation(token_ids, (0.0,) * len(token_ids), "stop", self.name)
+        return turn_from(self.chat, next_prompt_ids(self.chat, request), generation)
+
+    async def score(self, token_ids: Sequence[int]) -> list[float]:
+        raise PolicyUnavailable("a scripted policy has no probabilities")
+
+    def open_session(self, session: str) -> None:
+        pass
+
+    def close_session(self, session: str) -> None:
+        pass
+
+    def identity(self) -> dict[str, Any]:
+        return {"model": self.name}
+
+
+class _Watched:
+    """An environment that shows each new state to a scripted policy."""
+
+    def __init__(self, env: Environment, policy: ScriptedPolicy) -> None:
+        self._env = env
+        self._policy = policy
+
+    async def reset(self, task_id: int) -> Reset:
+        reset = await self._env.reset(task_id)
+        self._policy.state = reset.state
+        return reset
+
+    async def step(self, action: str) -> StepResult:
+        result = await self._env.step(action)
+        self._policy.state = result.state
+        return result
+
+    async def terminate(self, reason: str) -> StepResult:
+        return await self._env.terminate(reason)
+
+    async def close(self) -> None:
+        await self._env.close()
+
+    def identity(self) -> dict[str, Any]:
+        return self._env.identity()
