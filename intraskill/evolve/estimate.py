@@ -32,15 +32,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from intraskill.errors import UserError
 from intraskill.stats.ols import Matrix, OlsFit, RankDeficient, fit_ols
 
-Estimator = Literal["paired_delta", "mean_delta", "adjusted"]
-ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+ESTIMATORS = ("paired_delta", "mean_delta", "adjusted")
 _DUST = 8 * np.finfo(np.float64).eps
 
 
@@ -48,7 +47,7 @@ _DUST = 8 * np.finfo(np.float64).eps
 class Estimate:
     """Main effects by intervention id. `control_slope` is gamma: 1, 0, or as fitted. NaN = not determined."""
 
-    estimator: Estimator
+    estimator: str
     coefficients: dict[str, float]
     standard_errors: dict[str, float]
     standard_errors_hc3: dict[str, float]
@@ -68,7 +67,7 @@ def fit(
     bare: Sequence[float],
     masked: Sequence[float],
     ids: Sequence[str],
-    estimator: Estimator = "paired_delta",
+    estimator: str = "paired_delta",
 ) -> Estimate:
     """Fit the gate's regression: design (n rows of 0/1, one column an id), rewards of the n tasks, bare and masked."""
     if estimator not in ESTIMATORS:
@@ -100,7 +99,7 @@ def fit(
     )
 
 
-def fit_observations(record: Any, estimator: Estimator = "paired_delta") -> Estimate:
+def fit_observations(record: Any, estimator: str = "paired_delta") -> Estimate:
     """`fit` on a decoded observations file: {"interventions", "design", "bare", "masked"}."""
     if not isinstance(record, dict):
         raise UserError("observations: expected a JSON object with interventions, design, bare, masked")

@@ -1,0 +1,130 @@
+"""The `intraskill` command: a thin shell around importable functions.
+
+Commands that a program may read print one JSON value to standard output and nothing else. The error boundary is
+`main`: what only the user can mend is one line on standard error with exit code 2, a run that cannot go on is one
+line with exit code 1, and anything else is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from intraskill.errors import IntraSkillError, UserError
+from intraskill.evolve.estimate import ESTIMATORS, estimate_record, fit_observations
+from intraskill.evolve.select import parse_contributions, select, selection_record
+from intraskill.skills.bank import read_bank
+from intraskill.skills.curriculum import build_curriculum, curriculum_record
+from intraskill.user_files import read_user_json
+
+app = typer.Typer(
+    help="Train a tool-calling agent with GRPO while the skill text in its prompt evolves with it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args_is_help=True)
+curriculum_app = typer.Typer(help="Who sees which chunk.", no_args_is_help=True)
+app.add_typer(gate_app, name="gate")
+app.add_typer(curriculum_app, name="curriculum")
+
+_ESTIMATORS = ", ".join(ESTIMATORS)
+
+
+@gate_app.command("fit")
+def gate_fit(
+    observations: Path = typer.Option(..., help="JSON file with the masked and bare rewards."),
+    estimator: EstimatorName = typer.Option(
+        ESTIMATORS[0], help="Baseline of each row: see intraskill.evolve.estimate."
+    ),
+) -> None:
+    """Estimate every chunk's effect from paired rewards (no-intercept least squares).
+
+    \b
+    In:  {"interventions": [id, ..], "design": [[0 or 1, ..], ..],
+          "bare": [reward, ..], "masked": [reward, ..]}
+         design has one row a task and one column an intervention.
+    Out: {"coefficients": {id: number}, "standard_errors": {id: number},
+          "standard_errors_hc3": {id: number}, "observations": n, "rank": r}
+         A standard error the data do not determine is null.
+
+    A design whose columns depend on each other is refused (exit code 2), naming them.
+    """
+    record = read_user_json(observations)
+    _print_json(estimate_record(_naming(observations, fit_observations, record, estimator)))
+
+
+@gate_app.command("select")
+def gate_select(
+    contributions: Path = typer.Option(..., help="JSON file with one row an intervention."),
+    budget: int = typer.Option(10, help="Active chunks at most."),
+) -> None:
+    """Choose the next active chunks: best version of each family, then positive effects up to the budget.
+
+    \b
+    In:  [{"intervention_id": id, "kind": "current" | "candidate",
+           "logical_chunk_id": id, "operation": null | "ADD" | "REWRITE",
+           "order": place in the bank, "coefficient": number}, ..]
+         or an object that holds this list under "contributions"; other keys are ignored.
+    Out: {"rows": [{"intervention_id": id, "rank": number | null, "status": ..}, ..],
+          "replacement_winners": {logical_chunk_id: intervention_id},
+          "selected_intervention_ids": [id, .. in bank order]}
+         status: selected | rewrite_loser | non_positive | budget_excluded | retired
+    """
+    rows = _naming(contributions, parse_contributions, read_user_json(contributions))
+    _print_json(selection_record(_naming(contributions, select, rows, budget)))
+
+
+@curriculum_app.command("build")
+def curriculum_build(
+    bank: Path = typer.Option(..., help="Skill bank whose chunks carry contributions."),
+    q: float = typer.Option(0.2, help="Probability that a whole group sees no skill."),
+    rho_min: float = typer.Option(0.2, help="Lowest inclusion probability."),
+    rho_max: float = typer.Option(0.9, help="Highest inclusion probability."),
+) -> None:
+    """Map a bank's contributions to inclusion probabilities.
+
+    \b
+    In:  {"schema": "intraskill-bank-v1", "chunks": [{"skill_id": id, "contribution": number, ..}, ..]}
+         The chunks' texts and the schema name may be left out here.
+    Out: {"q": number, "chunks": [{"skill_id": id, "contribution": number,
+          "inclusion_probability": number}, .. in bank order], "contribution_scale": number}
+
+    The scale is the largest contribution; when none is positive it is 0 and every chunk gets rho_min.
+    """
+    chunks = read_bank(bank, texts_required=False)
+    record = curriculum_record(_naming(bank, build_curriculum, chunks, q, rho_min, rho_max, bank.stem))
+    _print_json({key: record[key] for key in ("q", "chunks", "contribution_scale")})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; the one place where errors become exit codes."""
+    try:
+        app(args=list(arguments) if arguments is not None else None, prog_name="intraskill")
+    except UserError as error:
+        sys.exit(_report(error, 2))
+    except IntraSkillError as error:
+        sys.exit(_report(error, 1))
+
+
+def _report(error: IntraSkillError, code: int) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return code
+
+
+def _naming(path: Path, function: Any, *arguments: Any) -> Any:
+    """Call a pure function whose errors know positions but not the file, and name the file."""
+    try:
+        return function(*arguments)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
