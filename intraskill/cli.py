@@ -40,9 +40,7 @@ _ESTIMATORS = ", ".join(ESTIMATORS)
 @gate_app.command("fit")
 def gate_fit(
     observations: Path = typer.Option(..., help="JSON file with the masked and bare rewards."),
-    estimator: EstimatorName = typer.Option(
-        ESTIMATORS[0], help="Baseline of each row: see intraskill.evolve.estimate."
-    ),
+    estimator: str = typer.Option("paired_delta", help=f"What a masked reward is compared with: {_ESTIMATORS}."),
 ) -> None:
     """Estimate every chunk's effect from paired rewards (no-intercept least squares).
 
