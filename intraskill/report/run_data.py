@@ -1,0 +1,186 @@
+"""Reads a run directory for people: whatever is there so far, in the order it happened.
+
+Reports are drawn while a run is still going, so nothing here is required: a missing or half-finished part reads as
+empty. Round -1 is the gate on the initial bank, before the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intraskill.errors import UserError
+from intraskill.store import JsonlLog, read_json
+
+GATE_SCHEMA = "intraskill-contributions-v1"
+REWARD = "rollout/shopsim/reward_mean"
+SUCCESS = "rollout/shopsim/success_rate"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GateFile:
+    """One gate's `contributions.json`. `contributions` keep the order of the regression's columns."""
+
+    round: int
+    step: int
+    observations: int
+    estimator: str
+    contributions: tuple[Row, ...]
+    selected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """The chunks in force during one round; `probabilities` maps skill ids to inclusion probabilities."""
+
+    round: int
+    chunks: tuple[Row, ...]
+    probabilities: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """Everything a report shows of one run. Rows are those of `metrics.jsonl`, by kind."""
+
+    path: Path
+    name: str
+    settings: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    fingerprint: str
+    state: Mapping[str, Any]
+    steps: tuple[Row, ...]
+    updates: tuple[Row, ...]
+    gate_rows: tuple[Row, ...]
+    evaluations: tuple[Row, ...]
+    gates: tuple[GateFile, ...]
+    banks: tuple[Bank, ...]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.state.get("finished"))
+
+    @property
+    def step(self) -> int:
+        """Training steps done so far."""
+        return max([int(self.state.get("step", 0)), *(int(row["step"]) for row in self.steps)])
+
+    @property
+    def total_steps(self) -> int:
+        """Training steps of the whole run; 0 when the settings don't tell."""
+        return int(self.settings.get("rounds", 0)) * int(self.settings.get("steps_per_round", 0))
+
+    def series(self, condition: str, field: str) -> list[tuple[int, float]]:
+        """(step, value) of one evaluation condition, for example ("equipped", "success_rate").
+
+        "bare" and "masked" are the gate's own runs; "skill_free" falls back to "bare", which is the same thing.
+        """
+        rows = [row for row in self.evaluations if row.get("condition") == condition and _number(row.get(field))]
+        points = {int(row["step"]): float(row[field]) for row in rows}
+        if condition in ("bare", "masked", "skill_free"):
+            key = f"gate/{'masked' if condition == 'masked' else 'bare'}/{field}"
+            for row in self.gate_rows:
+                if _number(row.get(key)):
+                    points.setdefault(int(row["step"]), float(row[key]))
+        return sorted(points.items())
+
+    def conditions(self) -> list[str]:
+        """Evaluation conditions other than the gate's, in order of first appearance."""
+        return list(dict.fromkeys(str(row["condition"]) for row in self.evaluations if "condition" in row))
+
+    def titles(self) -> dict[str, str]:
+        """A human title for every chunk that was ever in a bank or a gate."""
+        named = {str(chunk["skill_id"]): str(chunk.get("title") or chunk["skill_id"]) for chunk in self._all_chunks()}
+        for gate in self.gates:
+            for row in gate.contributions:
+                named.setdefault(str(row["intervention_id"]), str(row.get("title") or row["intervention_id"]))
+        return named
+
+    def _all_chunks(self) -> Iterable[Row]:
+        return (chunk for bank in self.banks for chunk in bank.chunks)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def gate_dir(run_dir: Path, round_index: int) -> Path:
+    """Where the gate that closed round `round_index` keeps its files; -1 is the gate on the initial bank."""
+    return run_dir / "gate_a" if round_index < 0 else run_dir / "rounds" / f"round-{round_index:03d}" / "gate"
+
+
+def read_gate(directory: Path) -> GateFile | None:
+    """The gate in `directory`, or None when it isn't finished."""
+    path = directory / "contributions.json"
+    if not path.exists():
+        return None
+    document = read_json(path, GATE_SCHEMA)
+    return GateFile(
+        round=int(document["round"]),
+        step=int(document["step"]),
+        observations=int(document["observations"]),
+        estimator=str(document.get("estimator", "")),
+        contributions=tuple(document["contributions"]),
+        selected=tuple(str(name) for name in document.get("selected_intervention_ids", ())),
+    )
+
+
+def _read_optional(path: Path) -> Any:
+    return read_json(path) if path.exists() else {}
+
+
+def _read_bank(directory: Path, round_index: int) -> Bank | None:
+    path = directory / "skill_bank.json"
+    if not path.exists():
+        return None
+    curriculum = _read_optional(directory / "curriculum.json")
+    return Bank(
+        round=round_index,
+        chunks=tuple(read_json(path)["chunks"]),
+        probabilities={
+            str(chunk["skill_id"]): float(chunk["inclusion_probability"]) for chunk in curriculum.get("chunks", ())
+        },
+    )
+
+
+def _final_bank(run_dir: Path, round_index: int) -> Bank | None:
+    """The bank the last gate selected, shown as the bank of the round after it."""
+    path = gate_dir(run_dir, round_index) / "selected_skill_bank.json"
+    return Bank(round_index + 1, tuple(read_json(path)["chunks"]), {}) if path.exists() else None
+
+
+def read_run(run_dir: Path | str) -> RunData:
+    """Everything there is to show of a run directory. Raises `UserError` when it is none."""
+    run_dir = Path(run_dir)
+    if not run_dir.is_dir():
+        raise UserError(f"{run_dir}: no such run directory; give the folder that `intraskill train` made")
+    if not (run_dir / "run.json").exists():
+        raise UserError(f"{run_dir} is no run directory (it has no run.json); give the folder `intraskill train` made")
+    run = read_json(run_dir / "run.json", "intraskill-run-v1")
+    rows = JsonlLog(run_dir / "metrics.jsonl").read()
+    rounds = sorted(int(path.name[6:]) for path in run_dir.glob("rounds/round-*") if path.name[6:].isdigit())
+    banks = [_read_bank(run_dir / "rounds" / f"round-{index:03d}", index) for index in rounds]
+    if rounds:
+        banks.append(_final_bank(run_dir, rounds[-1]))
+    state_path = run_dir / "state.json"
+    return RunData(
+        path=run_dir,
+        name=str(run.get("name") or run_dir.resolve().name),
+        settings=run.get("settings", {}),
+        versions=run.get("versions", {}),
+        fingerprint=str(run.get("fingerprint", "")),
+        state=read_json(state_path, "intraskill-state-v1") if state_path.exists() else {},
+        steps=_of_kind(rows, "step"),
+        updates=_of_kind(rows, "update"),
+        gate_rows=_of_kind(rows, "gate"),
+        evaluations=_of_kind(rows, "evaluation"),
+        gates=tuple(gate for index in (-1, *rounds) if (gate := read_gate(gate_dir(run_dir, index)))),
+        banks=tuple(bank for bank in banks if bank),
+    )
+
+
+def _of_kind(rows: list[Row], kind: str) -> tuple[Row, ...]:
+    return tuple(row for row in rows if row.get("kind") == kind)
