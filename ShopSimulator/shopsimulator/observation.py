@@ -107,17 +107,23 @@ def _format_range(item: dict[str, Any], vocabulary: Words) -> str:
 def _compact_page(state: dict[str, Any], vocabulary: Words) -> str:
     page = state["page"]
     if page == "results":
-        lines = [f"{row['label']} {row['title']} {_format_range(row, vocabulary)}" for row in state["results"]]
+        lines = [f"{row['label']} {row['title']} {_compact_price(row, vocabulary)}" for row in state["results"]]
         navigation = state["actions"][len(lines) :]
         return "\n".join([*(lines or [vocabulary.nothing]), *([" ".join(navigation)] if navigation else [])])
     if page == "product":
         product = state["product"]
-        lines = [f"{product['title']} {_format_range(product, vocabulary)}"]
+        priced = any(option["price"] is not None for options in product["options"].values() for option in options)
+        lines = [product["title"] if priced else f"{product['title']} {_compact_price(product, vocabulary)}"]
         for axis, options in product["options"].items():
             lines.append(f"{axis}: {_compact_options(options, state['selected_options'].get(axis))}")
         buy = f" {vocabulary.buy}" if state["options_complete"] else ""
         return "\n".join([*lines, f"{vocabulary.back}{buy}"])
     return vocabulary.search if page == "search" else vocabulary.done
+
+
+def _compact_price(item: dict[str, Any], vocabulary: Words) -> str:
+    """The lowest price alone: what the options cost is read on the product's page."""
+    return vocabulary.unknown_price if item["price"] is None else format_price(item["price"])
 
 
 def _compact_options(options: list[dict[str, Any]], selected: str | None) -> str:
