@@ -95,10 +95,10 @@ class RunFolder:
         )
 
     def roll_back(self, state: RunState) -> None:
-        """Drop the records of work that `state` does not count as finished."""
+        """Drop the records of work that `state` does not count as finished; only the current round can hold any."""
         self.metrics.keep_where(lambda row: _finished(row, state))
-        for log in sorted(self.path.glob("rounds/*/*.jsonl")):
-            JsonlLog(log).keep_where(lambda row: row.get("step", 0) <= state.step)
+        for log in sorted(self.round_dir(state.rounds_closed).glob("*.jsonl")):
+            JsonlLog(log).keep_where(lambda row: row["step"] <= state.step)
 
 
 def _finished(row: dict[str, Any], state: RunState) -> bool:

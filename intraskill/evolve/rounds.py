@@ -1,0 +1,324 @@
+"""The method, as one driver that both backends call.
+
+A backend owns the weights; the driver owns everything else: which tasks, which assignments, which groups are trained
+on, what a round's gate says, and what is on disk. The whole run reads:
+
+    await driver.open()                      # Gate A on the initial bank, where it has not been measured yet
+    while not driver.finished:
+        batch = await driver.generate()      # draw assignments, roll out, filter, retry, triage
+        updates = backend.train(batch)       # two optimizer updates on the kept groups, then a checkpoint
+        driver.commit(batch, updates)        # records first, then the state that says the step is finished
+        if driver.round_due:
+            await driver.close_round()       # propose, bare, masked, fit, select, next curriculum
+
+`state.json` moves only in `open`, `commit` and `close_round`, each time after everything it speaks of is on disk, so
+calling the same sequence again after a kill continues exactly where the finished work ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from intraskill.agent.trace import episode_trace, training_record
+from intraskill.config import RunSettings
+from intraskill.errors import UserError
+from intraskill.evolve.gate import GatePlan, GateResult, gate_metrics, run_gate
+from intraskill.evolve.pool import CandidateSource, NoCandidates
+from intraskill.progress import Reporter
+from intraskill.records import Episode, EpisodeJob, Group
+from intraskill.rollout.collect import Collected, collect_in_completion_order, collect_in_submission_order
+from intraskill.rollout.filter import GroupFilter
+from intraskill.rollout.groups import GroupPlan, retry_all_wrong, run_group
+from intraskill.rollout.jobs import JobPlan, Outcome, run_jobs
+from intraskill.rollout.metrics import mean, step_metrics
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.rollout.tasks import TaskStream
+from intraskill.rollout.triage import Triage, triage
+from intraskill.run_folder import RunFolder, RunState
+from intraskill.seeds import stable_seed
+from intraskill.skills.bank import Bank, Chunk, read_bank, write_bank
+from intraskill.skills.curriculum import (
+    Curriculum,
+    build_curriculum,
+    curriculum_record,
+    draw_assignment,
+    parse_curriculum,
+)
+from intraskill.stats.paired import standard_error
+from intraskill.store import JsonlLog, read_json, write_json_atomic
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Task ids by role: `train` makes the stream, `validation` feeds the gates."""
+
+    train: tuple[int, ...]
+    validation: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """One generated step: every finished group with its verdict and triage, and where the stream stands after it."""
+
+    step: int
+    round_index: int
+    collected: Collected
+    retries: Mapping[int, Episode]
+    triages: Sequence[Triage]
+    metrics: Mapping[str, float]
+    next_state: RunState
+
+    @property
+    def kept(self) -> list[Group]:
+        return self.collected.kept
+
+
+class RoundDriver:
+    """Everything of a run but the weights. `checkpoint` is set by the backend whenever the policy's weights change."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        folder: RunFolder,
+        runner: EpisodeRunner,
+        splits: Splits,
+        bank: Bank,
+        reporter: Reporter,
+        wave_size: int = 400,
+        proposer: CandidateSource | None = None,
+    ) -> None:
+        if len(splits.validation) < settings.gate.tasks:
+            raise UserError(
+                f"gate.tasks is {settings.gate.tasks} but the validation split has {len(splits.validation)} tasks; "
+                "lower gate.tasks or use a larger world"
+            )
+        self.settings, self.folder, self.runner, self.reporter = settings, folder, runner, reporter
+        self.splits, self.initial_bank, self.wave_size = splits, bank, wave_size
+        self.proposer = proposer or NoCandidates()
+        self.checkpoint = ""
+        self.state = folder.read_state()
+        folder.roll_back(self.state)
+
+    @property
+    def finished(self) -> bool:
+        return self.state.finished
+
+    @property
+    def round_index(self) -> int:
+        return self.state.rounds_closed
+
+    @property
+    def round_due(self) -> bool:
+        """Whether a whole round of steps is finished and its gate is not."""
+        return self.state.step >= (self.state.rounds_closed + 1) * self.settings.steps_per_round
+
+    async def open(self) -> None:
+        """Prepare round 0: gate the initial bank unless its contributions were measured at this very checkpoint."""
+        if self.state.opened:
+            return
+        bank = self.initial_bank
+        if self._first_gate_needed():
+            result = await self._gate(-1, bank)
+            bank = result.bank
+            await self._evaluate(-1, bank, also={"initial_bank": self.initial_bank.chunks})
+        self._prepare_round(0, bank)
+        self._advance(replace(self.state, opened=True))
+
+    async def generate(self) -> StepBatch:
+        """Roll out the next step's groups, filter them, retry the all-wrong ones, and measure."""
+        started = time.monotonic()
+        step, bank, curriculum = self.state.step + 1, self.bank(), self.curriculum()
+        rollout, seed = self.settings.rollout, self.settings.seed
+        stream = TaskStream(self.splits.train, seed)
+        if self.state.stream:
+            stream.restore(self.state.stream)
+        next_group = self.state.next_group
+
+        def plan_wave() -> list[GroupPlan]:
+            nonlocal next_group
+            indices = range(next_group, next_group + rollout.generated_groups)
+            next_group = indices.stop
+            tasks = stream.take(len(indices))
+            return [GroupPlan(i, task, draw_assignment(curriculum, i)) for i, task in zip(indices, tasks)]
+
+        async def run(plan: GroupPlan) -> Group:
+            return await run_group(self.runner, plan, bank, rollout.group_size, seed)
+
+        judge = GroupFilter(rollout.kept_groups, rollout.technical_limit, self.state.technical_run)
+        by_completion = rollout.order == "completion"
+        collect = collect_in_completion_order if by_completion else collect_in_submission_order
+        collected = await collect(run, plan_wave, judge)
+        stream.give_back([plan.task_id for plan in collected.aborted])
+        retries = await retry_all_wrong(self.runner, collected.groups, bank, seed)
+        triages = [triage(group, retries.get(group.index)) for group in collected.groups]
+        metrics = step_metrics(collected.groups, collected.verdicts, triages, list(retries.values()), curriculum)
+        return StepBatch(
+            step=step,
+            round_index=self.round_index,
+            collected=collected,
+            retries=retries,
+            triages=triages,
+            metrics=metrics | {"timing/rollout_s": time.monotonic() - started},
+            next_state=replace(
+                self.state,
+                step=step,
+                stream=stream.state(),
+                next_group=next_group,
+                technical_run=judge.technical_run,
+            ),
+        )
+
+    def commit(self, batch: StepBatch, updates: Sequence[Mapping[str, float]], timing: Mapping[str, float]) -> None:
+        """Put the step's records on disk, then the state that counts it as finished."""
+        folder = self.folder.round_dir(batch.round_index)
+        provenance = {**self.runner.protocol(), "checkpoint": self.checkpoint}
+        groups = [_group_row(batch, position) for position in range(len(batch.triages))]
+        traces = [
+            {"step": batch.step, "group_index": group.index, **episode_trace(episode, provenance)}
+            for group in batch.collected.groups
+            for episode in group.episodes
+        ]
+        retried = [
+            {"step": batch.step, "group_index": index, **episode_trace(episode, provenance)}
+            for index, episode in batch.retries.items()
+        ]
+        tokens = [
+            {"step": batch.step, "group_index": group.index, **training_record(episode)}
+            for group in batch.kept
+            for episode in group.episodes
+        ]
+        for name, rows in (("groups", groups), ("episodes", traces), ("retries", retried), ("tokens", tokens)):
+            JsonlLog(folder / f"{name}.jsonl").append_many(rows)
+        heading = {"round": batch.round_index, "step": batch.step}
+        first = (batch.step - 1) * len(updates)
+        self.folder.metrics.append_many(
+            [
+                {"kind": "step", **heading, "rollout/step": batch.step, **batch.metrics, **timing},
+                *({"kind": "update", **heading, "train/step": first + i, **u} for i, u in enumerate(updates, start=1)),
+            ]
+        )
+        self._advance(batch.next_state)
+
+    async def close_round(self) -> None:
+        """Gate the bank at the round's end and set up the next round."""
+        index = self.round_index
+        result = await self._gate(index, self.bank())
+        await self._evaluate(index, result.bank)
+        last = index + 1 >= self.settings.rounds
+        if not last:
+            self._prepare_round(index + 1, result.bank)
+        self._advance(replace(self.state, rounds_closed=index + 1, finished=last))
+
+    def bank(self) -> Bank:
+        """The bank of the round in progress."""
+        return read_bank(self.folder.round_dir(self.round_index) / "skill_bank.json")
+
+    def curriculum(self) -> Curriculum:
+        """The curriculum of the round in progress."""
+        path = self.folder.round_dir(self.round_index) / "curriculum.json"
+        return parse_curriculum(read_json(path), str(path))
+
+    def _first_gate_needed(self) -> bool:
+        first = self.settings.gate.first
+        measured = all(chunk.contribution_checkpoint == self.checkpoint for chunk in self.initial_bank.chunks)
+        if first == "never" and any(chunk.contribution is None for chunk in self.initial_bank.chunks):
+            raise UserError(
+                "gate.first is never, but the initial bank carries no contributions, so no chunk has an inclusion "
+                "probability; set gate.first to auto"
+            )
+        return first == "always" or (first == "auto" and not measured)
+
+    async def _gate(self, index: int, bank: Bank) -> GateResult:
+        settings = self.settings.gate
+        failed = JsonlLog(self.folder.round_dir(index) / "retries.jsonl").read() if index >= 0 else []
+        plan = GatePlan(
+            task_ids=self.splits.validation[: settings.tasks],
+            budget=settings.budget,
+            estimator=settings.estimator,
+            seed=self.settings.seed,
+            round_index=index,
+            step=self.state.step,
+            checkpoint=self.checkpoint,
+            wave_size=self.wave_size,
+        )
+        candidates = await self.proposer.candidates(bank, failed)
+        started = time.monotonic()
+        folder = self.folder.gate_dir(index)
+        result = await run_gate(self.runner, bank, candidates[: settings.candidates], plan, folder, self.reporter)
+        if not result.complete:
+            self.reporter.say("gate: some episodes could not be scored twice in a row; the bank stays as it is")
+        row = {"kind": "gate", "round": index, "step": self.state.step, "rollout/step": self.state.step}
+        self.folder.metrics.append({**row, **gate_metrics(result), "timing/gate_s": time.monotonic() - started})
+        self._record(index, "skill_free", result.bare)
+        return result
+
+    async def _evaluate(self, index: int, bank: Bank, also: Mapping[str, Sequence[Chunk]] | None = None) -> None:
+        """The round's other validation runs, each on the gate's tasks at the same checkpoint."""
+        wanted: list[tuple[str, EpisodeRunner, Sequence[Chunk]]] = []
+        if self.settings.evaluation.equipped:
+            wanted.append(("equipped", self.runner, bank.chunks))
+            wanted += [(name, self.runner, chunks) for name, chunks in (also or {}).items()]
+        if self.settings.evaluation.greedy:
+            wanted.append(("skill_free_greedy", self.runner.greedy(), ()))
+        for condition, runner, chunks in wanted:
+            jobs = [
+                EpisodeJob(task, 0, stable_seed("evaluate", condition, self.settings.seed, index, task), "val")
+                for task in self.splits.validation[: self.settings.gate.tasks]
+            ]
+            log = JsonlLog(self.folder.gate_dir(index) / f"{condition}.jsonl")
+            provenance = {**runner.protocol(), "checkpoint": self.checkpoint}
+            with self.reporter.bar(f"validation: {condition}", len(jobs)) as bar:
+                plans = [JobPlan(job, tuple(chunks)) for job in jobs]
+                runs = await run_jobs(runner, plans, log, provenance, self.wave_size, bar)
+            self._record(index, condition, runs)
+
+    def _record(self, index: int, condition: str, runs: Sequence[Outcome]) -> None:
+        rewards = [run.reward for run in runs if run.completed]
+        successes = [float(run.success) for run in runs if run.completed]
+        self.folder.metrics.append(
+            {
+                "kind": "evaluation",
+                "round": index,
+                "step": self.state.step,
+                "condition": condition,
+                "n": len(rewards),
+                "reward_mean": mean(rewards),
+                "reward_se": standard_error(rewards),
+                "success_rate": mean(successes),
+                "success_se": standard_error(successes),
+                "steps_mean": mean([float(run.steps) for run in runs if run.completed]),
+            }
+        )
+
+    def _prepare_round(self, index: int, bank: Bank) -> None:
+        settings, folder = self.settings.curriculum, self.folder.round_dir(index)
+        name = f"seed-{self.settings.seed}/round-{index:03d}"
+        curriculum = build_curriculum(bank, settings.q, settings.rho_min, settings.rho_max, name)
+        write_bank(folder / "skill_bank.json", bank)
+        write_json_atomic(folder / "curriculum.json", curriculum_record(curriculum))
+
+    def _advance(self, state: RunState) -> None:
+        self.folder.write_state(state)
+        self.state = state
+
+
+def _group_row(batch: StepBatch, position: int) -> dict[str, Any]:
+    group, retry = batch.collected.groups[position], None
+    if (episode := batch.retries.get(group.index)) is not None:
+        retry = {"reward": episode.reward, "success": episode.success, "status": episode.status}
+    return {
+        "step": batch.step,
+        "group_index": group.index,
+        "task_id": group.task_id,
+        "skill_free": group.assignment.skill_free,
+        "skill_ids": group.assignment.skill_ids,
+        "rewards": [episode.reward if episode.scorable else None for episode in group.episodes],
+        "successes": [episode.success for episode in group.episodes],
+        "verdict": batch.collected.verdicts[position],
+        "triage": batch.triages[position],
+        "retry": retry,
+        "weight_versions": sorted({s.turn.weight_version for e in group.episodes for s in e.steps}),
+    }
