@@ -15,9 +15,13 @@ from typing import Any
 
 import typer
 
+from intraskill.config import RunSettings
 from intraskill.errors import IntraSkillError, UserError
 from intraskill.evolve.estimate import ESTIMATORS, estimate_record, fit_observations
 from intraskill.evolve.select import parse_contributions, select, selection_record
+from intraskill.progress import Reporter
+from intraskill.run_folder import open_settings
+from intraskill.settings_file import load_settings
 from intraskill.skills.bank import read_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
 from intraskill.user_files import read_user_json
@@ -35,6 +39,46 @@ app.add_typer(gate_app, name="gate")
 app.add_typer(curriculum_app, name="curriculum")
 
 _ESTIMATORS = ", ".join(ESTIMATORS)
+
+
+@app.command()
+def train(
+    config: Path = typer.Argument(..., help="Settings of the run, e.g. configs/quick.yaml."),
+    runs_dir: Path = typer.Option(Path("runs"), help="Folder that holds the run folders."),
+    name: str = typer.Option("", help="Another run name than the one in the file."),
+    seed: int = typer.Option(-1, help="Another seed than the one in the file; the run is then called NAME-seedN."),
+    quiet: bool = typer.Option(False, help="No progress on standard error."),
+) -> None:
+    """Train, or continue a run that was stopped: four rounds of GRPO, each closed by a gate on the skill bank.
+
+    The run lives in RUNS_DIR/NAME: metrics.jsonl, one folder a round, checkpoints, report/index.html. Starting the
+    same command again after a kill continues with the step that was not finished.
+    """
+    settings = load_settings(config)
+    if seed >= 0:
+        settings = settings.model_copy(update={"seed": seed, "name": f"{settings.name}-seed{seed}"})
+    if name:
+        settings = settings.model_copy(update={"name": name})
+    _train(settings, runs_dir / settings.name, quiet)
+
+
+@app.command()
+def resume(
+    run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick."),
+    quiet: bool = typer.Option(False, help="No progress on standard error."),
+) -> None:
+    """Continue a run from its folder alone, with the settings it was started with."""
+    _train(open_settings(run), run, quiet)
+
+
+def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
+    try:
+        from intraskill.learn.backend import train as run_training
+    except ImportError as error:
+        raise UserError(
+            f"training needs the package {error.name!r}; install the embedded backend: pip install 'intraskill[local]'"
+        ) from None
+    run_training(settings, path, Reporter(quiet))
 
 
 @gate_app.command("fit")

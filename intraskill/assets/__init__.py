@@ -1,1 +1,19 @@
 """Data that ships with the package: `banks/s0.json` (`builtin:s0`) and the warm-up checkpoint `tiny/` (`builtin:tiny`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from intraskill.errors import UserError
+
+PREFIX = "builtin:"
+
+
+def bank_path(spec: str) -> Path:
+    """The file of a bank given as a path or as `builtin:NAME`. Raises `UserError` when there is none."""
+    banks = Path(__file__).parent / "banks"
+    path = banks / f"{spec.removeprefix(PREFIX)}.json" if spec.startswith(PREFIX) else Path(spec)
+    if not path.is_file():
+        known = ", ".join(PREFIX + file.stem for file in sorted(banks.glob("*.json")))
+        raise UserError(f"bank {spec!r}: no such file; give the path of a bank or one of {known}")
+    return path

@@ -91,7 +91,7 @@ def next_bank(
             chunk = replace(chunk, skill_id=old.skill_id, version=old.version + 1)
         measured = coefficients[intervention.intervention_id]
         chunks.append(replace(chunk, contribution=measured, contribution_checkpoint=checkpoint))
-    return replace(bank, chunks=tuple(chunks))
+    return replace(bank, chunks=tuple(chunks), draft_only=False)
 
 
 def _intervention(candidate: Candidate, logical: str, order: int) -> Intervention:

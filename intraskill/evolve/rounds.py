@@ -33,7 +33,7 @@ from intraskill.rollout.collect import Collected, collect_in_completion_order, c
 from intraskill.rollout.filter import GroupFilter
 from intraskill.rollout.groups import GroupPlan, retry_all_wrong, run_group
 from intraskill.rollout.jobs import JobPlan, Outcome, run_jobs
-from intraskill.rollout.metrics import mean, step_metrics
+from intraskill.rollout.metrics import mean, standard_error, step_metrics
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.rollout.tasks import TaskStream
 from intraskill.rollout.triage import Triage, triage
@@ -47,7 +47,6 @@ from intraskill.skills.curriculum import (
     draw_assignment,
     parse_curriculum,
 )
-from intraskill.stats.paired import standard_error
 from intraskill.store import JsonlLog, read_json, write_json_atomic
 
 
@@ -65,6 +64,7 @@ class StepBatch:
 
     step: int
     round_index: int
+    checkpoint: str
     collected: Collected
     retries: Mapping[int, Episode]
     triages: Sequence[Triage]
@@ -158,6 +158,7 @@ class RoundDriver:
         return StepBatch(
             step=step,
             round_index=self.round_index,
+            checkpoint=self.checkpoint,
             collected=collected,
             retries=retries,
             triages=triages,
@@ -174,15 +175,16 @@ class RoundDriver:
     def commit(self, batch: StepBatch, updates: Sequence[Mapping[str, float]], timing: Mapping[str, float]) -> None:
         """Put the step's records on disk, then the state that counts it as finished."""
         folder = self.folder.round_dir(batch.round_index)
-        provenance = {**self.runner.protocol(), "checkpoint": self.checkpoint}
+        provenance = {**self.runner.protocol(), "checkpoint": batch.checkpoint}
+        bank = self.bank()
         groups = [_group_row(batch, position) for position in range(len(batch.triages))]
         traces = [
-            {"step": batch.step, "group_index": group.index, **episode_trace(episode, provenance)}
+            {"step": batch.step, "group_index": group.index, **_trace(episode, provenance, bank)}
             for group in batch.collected.groups
             for episode in group.episodes
         ]
         retried = [
-            {"step": batch.step, "group_index": index, **episode_trace(episode, provenance)}
+            {"step": batch.step, "group_index": index, **_trace(episode, provenance, bank)}
             for index, episode in batch.retries.items()
         ]
         tokens = [
@@ -303,6 +305,10 @@ class RoundDriver:
     def _advance(self, state: RunState) -> None:
         self.folder.write_state(state)
         self.state = state
+
+
+def _trace(episode: Episode, provenance: Mapping[str, Any], bank: Bank) -> dict[str, Any]:
+    return episode_trace(episode, provenance, bank.subset(episode.skill_ids).chunks)
 
 
 def _group_row(batch: StepBatch, position: int) -> dict[str, Any]:

@@ -59,7 +59,8 @@ async def run_jobs(
         wave = plans[start : start + wave_size]
         missing = {plan.job.episode_id for plan in wave} - done.keys()
         if missing:
-            rows = [episode_trace(episode, provenance) for episode in await _run_wave(runner, wave)]
+            episodes = await _run_wave(runner, wave)
+            rows = [episode_trace(one, provenance, plan.chunks) for one, plan in zip(episodes, wave)]
             log.append_many([row for row in rows if outcome(row).episode_id in missing])
             done |= {outcome(row).episode_id: outcome(row) for row in rows}
         bar.advance(len(wave))
@@ -87,8 +88,8 @@ def outcome(row: Mapping[str, Any]) -> Outcome:
         task_id=job["task_id"],
         completed=row["status"] == "completed",
         reward=float(final.get("reward", 0.0)),
-        success=bool(final.get("reward_detail", {}).get("r_success") == 1),
-        detail=final.get("reward_detail", {}),
+        success=bool(final.get("success", False)),
+        detail=final.get("reward_detail") or {},
         steps=len(row["steps"]),
         termination=final.get("termination_reason"),
         provenance=row["provenance"],

@@ -7,6 +7,7 @@ groups, as in the published curves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from intraskill.records import Episode, Group
@@ -20,6 +21,14 @@ PREFIX = "rollout/shopsim/"
 def mean(values: Sequence[float]) -> float:
     """Arithmetic mean; 0.0 for nothing."""
     return sum(values) / len(values) if values else 0.0
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of the mean (sample standard deviation over the root of n); 0.0 for fewer than two values."""
+    if len(values) < 2:
+        return 0.0
+    centre = mean(values)
+    return math.sqrt(sum((value - centre) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
 def step_metrics(
