@@ -169,10 +169,13 @@ class _Attempt:
 
     async def _terminate(self, reason: Termination) -> None:
         """Let the environment return its zero-reward terminal; it is kept on the step that caused it."""
-        self.terminal = await self.env.terminate(reason)
+        self.terminal = end = await self.env.terminate(reason)
         last = self.steps[-1]
-        if last.result is None:
-            self.steps[-1] = replace(last, result=self.terminal)
+        if last.result is not None:  # the action was answered before the budget ran out: keep that answer
+            end = replace(
+                end, observation=last.result.observation, state=last.result.state, feedback=last.result.feedback
+            )
+        self.steps[-1] = replace(last, result=end)
 
     async def close(self) -> None:
         """Close the session and give the slot back, even when cancelled again meanwhile."""
