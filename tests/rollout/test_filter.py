@@ -1,0 +1,93 @@
+"""The 32 -> 16 filter keeps what carries a signal and never pays for an idle wave."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intraskill.errors import TooManyTechnicalFailures
+from intraskill.records import Assignment, Group
+from intraskill.rollout.filter import GroupFilter, reward_spread
+
+MIXED, FLAT, BROKEN = [1.0, 0.0] * 4, [0.1] * 8, [1.0] * 7 + [None]
+
+
+def judge_all(make_group, kinds, target=16, limit=8):
+    judge = GroupFilter(target, limit)
+    judge.submit(len(kinds))
+    return judge, [judge.judge(make_group(kind, index)) for index, kind in enumerate(kinds)]
+
+
+def test_the_first_sixteen_groups_with_a_spread_are_kept_and_the_rest_is_surplus(make_group):
+    judge, verdicts = judge_all(make_group, [MIXED] * 32)
+    assert verdicts == ["kept"] * 16 + ["surplus"] * 16
+    assert judge.complete
+    assert not judge.wave_due
+
+
+def test_flat_groups_are_dropped_only_while_there_are_more_than_needed(make_group):
+    judge, verdicts = judge_all(make_group, [FLAT] * 32)
+    assert verdicts == ["zero_std"] * 16 + ["kept"] * 16
+    assert judge.complete
+
+
+def test_eight_times_a_tenth_has_no_spread(make_group):
+    assert reward_spread(make_group([0.1] * 8)) == 0.0
+
+
+def test_unscorable_groups_are_always_dropped_and_may_cost_another_wave(make_group):
+    kinds = [BROKEN, BROKEN, MIXED] * 10 + [BROKEN, BROKEN]
+    judge, verdicts = judge_all(make_group, kinds)
+    assert verdicts.count("technical") == 22
+    assert judge.remaining == 10
+    assert judge.wave_due
+
+
+def test_technical_groups_in_a_row_stop_the_run(make_group):
+    with pytest.raises(TooManyTechnicalFailures, match="8 groups in a row .* environment: gone"):
+        judge_all(make_group, [MIXED] * 3 + [BROKEN] * 8)
+
+
+def test_the_row_of_technical_groups_goes_on_across_steps(make_group):
+    judge = GroupFilter(16, 8, technical_run=7)
+    judge.submit(32)
+    with pytest.raises(TooManyTechnicalFailures):
+        judge.judge(make_group(BROKEN))
+
+
+def test_a_scorable_group_ends_the_row(make_group):
+    judge, _ = judge_all(make_group, [BROKEN] * 7 + [MIXED] + [BROKEN] * 7)
+    assert judge.technical_run == 7
+
+
+@given(st.lists(st.sampled_from(["mixed", "flat", "broken"]), min_size=32, max_size=32), st.integers(1, 32))
+def test_a_wave_ends_complete_or_asks_for_another(kinds, target):
+    from intraskill.records import Episode, EpisodeJob
+
+    rewards = {"mixed": [0.0, 1.0], "flat": [1.0, 1.0], "broken": [None, 0.0]}
+
+    def group(kind, index):
+        episodes = tuple(
+            Episode(
+                EpisodeJob(1, i, 0, "train"),
+                "failed" if reward is None else "completed",
+                (),
+                None,
+                (),
+                (),
+                reward or 0.0,
+                bool(reward),
+                {},
+                None,
+            )
+            for i, reward in enumerate(rewards[kind])
+        )
+        return Group(index, 1, Assignment(index, True, ()), episodes)
+
+    judge = GroupFilter(target, technical_limit=33)
+    judge.submit(32)
+    verdicts = [judge.judge(group(kind, index)) for index, kind in enumerate(kinds)]
+    assert judge.kept <= target
+    assert judge.complete or judge.wave_due
+    assert all((verdict == "technical") == (kind == "broken") for verdict, kind in zip(verdicts, kinds))
+    scorable = 32 - kinds.count("broken")
+    assert not judge.complete or scorable >= target
