@@ -18,6 +18,7 @@ import hashlib
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ from typing import Any
 import orjson
 
 from intraskill.errors import StateCorrupted, UserError
+
+LOCK_NAME = ".lock"
 
 _UNWRITABLE = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -223,24 +226,22 @@ def _last_line_start(descriptor: int, size: int) -> tuple[int, bytes]:
 
 
 class RunLock:
-    """One process per run directory: `with RunLock(run_dir / "lock"):`. The kernel frees it when the holder dies."""
+    """One process per run directory: `with RunLock(run_dir):`. The kernel frees it when the holder dies."""
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, directory: Path | str) -> None:
+        self.path = Path(directory) / LOCK_NAME
         self._descriptor: int | None = None
 
     def __enter__(self) -> RunLock:
         with _clear_write_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _try_lock(descriptor):
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
             raise UserError(
                 f"{self.path.parent} is in use by process {holder}; wait for it to end or stop it, then start again"
-            ) from error
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
         self._descriptor = descriptor
@@ -252,6 +253,33 @@ class RunLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Take the lock; a few tries, because `lock_holder` holds it for an instant while it looks."""
+    for _ in range(5):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
+
+
+def lock_holder(directory: Path | str) -> int | None:
+    """The process that holds the directory's `RunLock` now, or None when nobody does."""
+    try:
+        descriptor = os.open(Path(directory) / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else None
+    finally:
+        os.close(descriptor)
+    return None
 
 
 def fingerprint(obj: Any) -> str:

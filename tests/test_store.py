@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from intraskill import store
 from intraskill.errors import StateCorrupted, UserError
-from intraskill.store import JsonlLog, RunLock, describe_difference, fingerprint, read_json, write_json_atomic
+from intraskill.store import (
+    JsonlLog,
+    RunLock,
+    describe_difference,
+    fingerprint,
+    lock_holder,
+    read_json,
+    write_json_atomic,
+)
 
 
 def test_a_document_round_trips_and_leaves_no_temporary_file(tmp_path: Path) -> None:
@@ -183,23 +191,30 @@ def test_an_absent_log_is_empty_and_an_empty_append_creates_nothing(tmp_path: Pa
 
 
 def test_a_second_process_is_refused_and_named_the_first(tmp_path: Path) -> None:
-    with RunLock(tmp_path / "lock"):
-        code = f"from intraskill.store import RunLock\nwith RunLock({str(tmp_path / 'lock')!r}): pass"
+    with RunLock(tmp_path):
+        code = f"from intraskill.store import RunLock\nwith RunLock({str(tmp_path)!r}): pass"
         second = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert second.returncode != 0
         assert f"in use by process {os.getpid()}" in second.stderr
-    with RunLock(tmp_path / "lock"):
+    with RunLock(tmp_path):
         pass
 
 
 def test_a_killed_holder_leaves_no_lock_behind(tmp_path: Path) -> None:
     code = (
         "import os, signal\nfrom intraskill.store import RunLock\n"
-        f"with RunLock({str(tmp_path / 'lock')!r}): os.kill(os.getpid(), signal.SIGKILL)"
+        f"with RunLock({str(tmp_path)!r}): os.kill(os.getpid(), signal.SIGKILL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    with RunLock(tmp_path / "lock"):
-        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    with RunLock(tmp_path):
+        assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_holder_is_known_while_the_lock_is_held(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path) is None
+    with RunLock(tmp_path):
+        assert lock_holder(tmp_path) == os.getpid()
+    assert lock_holder(tmp_path) is None
 
 
 def test_fingerprints_ignore_key_order_and_see_values() -> None:

@@ -23,14 +23,29 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GateFile:
-    """One gate's `contributions.json`. `contributions` keep the order of the regression's columns."""
+    """One gate's result. `contributions` keep the order of the regression's columns.
+
+    A gate that isn't `complete` (some task could not be scored) has no coefficients and leaves the bank as it was.
+    `kept` and `dropped` are the chunks of the next bank and those that were measured and let go.
+    """
 
     round: int
     step: int
     observations: int
     estimator: str
     contributions: tuple[Row, ...]
-    selected: tuple[str, ...]
+    complete: bool
+    kept: tuple[str, ...]
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        gone = [row for row in self.contributions if row.get("status", "selected") != "selected"]
+        return tuple(str(row["intervention_id"]) for row in gone)
+
+    @property
+    def measured(self) -> tuple[Row, ...]:
+        """The rows that carry a coefficient."""
+        return tuple(row for row in self.contributions if row.get("coefficient") is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +133,15 @@ def read_gate(directory: Path) -> GateFile | None:
     if not path.exists():
         return None
     document = read_json(path, GATE_SCHEMA)
+    bank = _read_optional(directory / "selected_skill_bank.json")
     return GateFile(
         round=int(document["round"]),
         step=int(document["step"]),
         observations=int(document["observations"]),
         estimator=str(document.get("estimator", "")),
         contributions=tuple(document["contributions"]),
-        selected=tuple(str(name) for name in document.get("selected_intervention_ids", ())),
+        complete=bool(document.get("complete", True)),
+        kept=tuple(str(chunk["skill_id"]) for chunk in bank.get("chunks", ())),
     )
 
 

@@ -5,7 +5,7 @@ copy got can be read back: from the local `.wandb` files in offline mode, from t
 run therefore continues the same W&B run (its id is kept in `wandb/intraskill.json`) with exactly the rows that are
 missing. Curves are drawn over `rollout/step` and `train/step`, never over the event counter.
 
-Everything happens in one background thread: `sync()` only wakes it. If W&B fails, one warning is given, training
+Everything happens in one background thread: `push()` only wakes it. If W&B fails, one warning is given, training
 goes on, and the metrics are still in `metrics.jsonl`. With `wandb: disabled` nothing happens and wandb is not imported.
 """
 
@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
+from intraskill.config import RunSettings
 from intraskill.report.run_data import GateFile, gate_dir, read_gate
 from intraskill.report.wandb_log import logged_steps
 from intraskill.store import JsonlLog, read_json, write_json_atomic
 
 SCHEMA = "intraskill-wandb-v1"
-Mode = Literal["offline", "online", "disabled"]
 
 _HELPER_LIFETIME_S = 3.0  # wandb's helper outlives a killed run by up to two seconds and may still write
 _FLUSH_INTERVAL_S = 1.0
@@ -51,28 +51,24 @@ def warn_on_stderr(message: str) -> None:
 
 
 class WandbSink:
-    """One training run's W&B copy. Use as a context manager; call `sync()` whenever rows were written."""
+    """One training run's W&B copy. Use as a context manager; call `push()` whenever rows were written."""
 
     def __init__(
         self,
         run_dir: Path | str,
-        *,
-        mode: Mode = "offline",
-        project: str = "intraskill",
-        config: Mapping[str, Any] | None = None,
+        settings: RunSettings,
         warn: Callable[[str], None] = warn_on_stderr,
     ) -> None:
         self._run_dir = Path(run_dir).resolve()
-        self._mode = mode
-        self._project = project
-        self._config = dict(config or {})
+        self._settings = settings
+        self._mode = settings.report.wandb
         self._warn = warn
         self._started = time.monotonic()
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
 
-    def sync(self) -> None:
+    def push(self) -> None:
         """Ask for all new rows to be logged; returns at once."""
         if self._mode == "disabled":
             return
@@ -83,7 +79,7 @@ class WandbSink:
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         """Log what is left and finish the W&B run; gives up with a warning after `timeout_s`."""
-        self.sync()
+        self.push()
         if self._thread is None:
             return
         self._closing = True
@@ -119,7 +115,7 @@ class WandbSink:
             return  # nothing new, for example a finished run that was started again
         with _local_staging(self._run_dir):
             done = max(marker.rows, self._rows_on_disk(marker.run_id))
-            run = _start_run(self._run_dir, self._mode, self._project, marker.run_id, self._config)
+            run = _start_run(self._run_dir, self._settings, marker.run_id)
             if self._mode == "online":
                 done = max(done, int(run.step))
             while True:
@@ -178,11 +174,11 @@ def wandb_payload(row: Mapping[str, Any]) -> dict[str, float]:
     return payload
 
 
-def _start_run(run_dir: Path, mode: Mode, project: str, run_id: str, config: dict[str, Any]) -> Any:
+def _start_run(run_dir: Path, settings: RunSettings, run_id: str) -> Any:
     """A quiet wandb run: no console capture, no code, git, machine or process probing."""
     import wandb
 
-    settings = wandb.Settings(
+    quiet = wandb.Settings(
         silent=True,
         console="off",
         disable_git=True,
@@ -195,15 +191,15 @@ def _start_run(run_dir: Path, mode: Mode, project: str, run_id: str, config: dic
         x_transaction_log_flush_interval=_FLUSH_INTERVAL_S,
     )
     run = wandb.init(
-        project=project,
+        project=settings.report.project,
         id=run_id,
         name=run_dir.name,
         dir=run_dir,
-        mode=mode,
-        resume="allow" if mode == "online" else None,
-        config=config,
+        mode=settings.report.wandb,
+        resume="allow" if settings.report.wandb == "online" else None,
+        config=settings.model_dump(mode="json"),
         reinit="create_new",
-        settings=settings,
+        settings=quiet,
     )
     for axis in ("rollout/step", "train/step", "round"):
         run.define_metric(axis, hidden=True)

@@ -1,5 +1,6 @@
 """The W&B copy holds every metrics row exactly once, whatever is killed, and never hurts training."""
 
+import json
 import os
 import random
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from intraskill.config import ReportSettings, RunSettings
 from intraskill.report.wandb_log import logged_steps, raw_records
 from intraskill.report.wandb_sink import WandbSink, wandb_payload
 
@@ -20,6 +22,10 @@ from intraskill.report.wandb_sink import WandbSink, wandb_payload
 def _no_account(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
+
+
+def settings(wandb: str = "offline", project: str = "intraskill") -> RunSettings:
+    return RunSettings(name="demo", report=ReportSettings(wandb=wandb, project=project))
 
 
 def events(run_dir: Path) -> list[int]:
@@ -39,8 +45,8 @@ def records(run_dir: Path) -> list[Any]:
 
 def test_every_row_is_logged_once_with_its_own_x_axis(make_run: Callable, capfd: pytest.CaptureFixture) -> None:
     builder = make_run().run(2)
-    with WandbSink(builder.path, project="shopping") as sink:
-        sink.sync()
+    with WandbSink(builder.path, settings(project="shopping")) as sink:
+        sink.push()
     rows = builder.metrics.read()
     assert events(builder.path) == list(range(len(rows)))
     found = records(builder.path)
@@ -51,7 +57,8 @@ def test_every_row_is_logged_once_with_its_own_x_axis(make_run: Callable, capfd:
     logged = [
         {"/".join(i.nested_key) or i.key: i.value_json for i in r.history.item} for r in found if r.HasField("history")
     ]
-    assert logged[-1]["gate/contributions/nrows"] == "5"
+    factors = json.loads((builder.path / "rounds/round-001/gate/contributions.json").read_bytes())["contributions"]
+    assert logged[-1]["gate/contributions/nrows"] == str(len(factors))
     assert capfd.readouterr() == ("", "")
 
 
@@ -59,12 +66,12 @@ def test_the_same_run_continues_under_its_id_with_only_the_new_rows(make_run: Ca
     builder = make_run()
     builder.start()
     builder.step(0, 1)
-    with WandbSink(builder.path):
+    with WandbSink(builder.path, settings()):
         pass
     first = len(builder.metrics.read())
     builder.step(0, 2)
-    with WandbSink(builder.path) as sink:
-        sink.sync()
+    with WandbSink(builder.path, settings()) as sink:
+        sink.push()
     assert events(builder.path) == list(range(2 * first))
     assert len({path.name.split("-")[-1] for path in builder.path.glob("wandb/offline-run-*")}) == 1
 
@@ -74,7 +81,7 @@ def test_a_finished_run_started_again_opens_no_new_wandb_run(make_run: Callable)
     builder.start()
     builder.step(0, 1)
     for _ in range(2):
-        with WandbSink(builder.path):
+        with WandbSink(builder.path, settings()):
             pass
     assert len(list(builder.path.glob("wandb/offline-run-*"))) == 1
 
@@ -85,15 +92,16 @@ def test_kills_at_random_moments_lose_no_row_and_repeat_none(make_run: Callable)
     code = textwrap.dedent(f"""
         import os, signal, sys, time
         from pathlib import Path
+        from intraskill.config import RunSettings
         from intraskill.report.wandb_sink import WandbSink
         from intraskill.store import JsonlLog
         log = JsonlLog({str(builder.metrics.path)!r})
-        sink = WandbSink({str(builder.path)!r})
-        sink.sync()
+        sink = WandbSink({str(builder.path)!r}, RunSettings(name="demo"))
+        sink.push()
         deadline = time.monotonic() + float(sys.argv[1])
         for step in range(len(log.read()), len(log.read()) + 100):
             log.append({{"kind": "step", "round": 0, "step": step, "rollout/x": step}})
-            sink.sync()
+            sink.push()
             time.sleep(0.1)
             if time.monotonic() > deadline:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -103,7 +111,7 @@ def test_kills_at_random_moments_lose_no_row_and_repeat_none(make_run: Callable)
     for _ in range(3):
         delay = str(chance.uniform(2.0, 6.0))
         assert subprocess.run([sys.executable, "-c", code, delay], check=False).returncode == -9
-    with WandbSink(builder.path):
+    with WandbSink(builder.path, settings()):
         pass
     assert events(builder.path) == list(range(len(builder.metrics.read())))
 
@@ -112,11 +120,11 @@ def test_waking_it_takes_no_time(make_run: Callable) -> None:
     builder = make_run()
     builder.start()
     slowest = 0.0
-    with WandbSink(builder.path) as sink:
+    with WandbSink(builder.path, settings()) as sink:
         for step in range(1, 21):
             builder.step(0, step)
             started = time.perf_counter()
-            sink.sync()
+            sink.push()
             slowest = max(slowest, time.perf_counter() - started)
     assert slowest < 0.2
 
@@ -127,9 +135,11 @@ def test_disabled_does_nothing_and_does_not_import_wandb(make_run: Callable) -> 
     builder.step(0, 1)
     code = f"""
 import sys
+from intraskill.config import ReportSettings, RunSettings
 from intraskill.report.wandb_sink import WandbSink
-with WandbSink({str(builder.path)!r}, mode="disabled") as sink:
-    sink.sync()
+path = {str(builder.path)!r}
+with WandbSink(path, RunSettings(name="demo", report=ReportSettings(wandb="disabled"))) as sink:
+    sink.push()
 assert not [name for name in sys.modules if name.split(".")[0] == "wandb"]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -143,8 +153,8 @@ def test_online_without_an_account_is_one_warning(make_run: Callable, monkeypatc
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("NETRC", os.devnull)
     warnings: list[str] = []
-    with WandbSink(builder.path, mode="online", warn=warnings.append) as sink:
-        sink.sync()
+    with WandbSink(builder.path, settings("online"), warnings.append) as sink:
+        sink.push()
     assert len(warnings) == 1
     assert "training goes on" in warnings[0]
     assert "\n" not in warnings[0]
@@ -155,7 +165,7 @@ def test_a_broken_metrics_file_is_one_warning(make_run: Callable) -> None:
     builder.start()
     builder.metrics.path.write_bytes(b"not json\n{}\n{}\n")
     warnings: list[str] = []
-    with WandbSink(builder.path, warn=warnings.append):
+    with WandbSink(builder.path, settings(), warnings.append):
         pass
     assert len(warnings) == 1
     assert "metrics.jsonl:1" in warnings[0]
@@ -185,7 +195,7 @@ def test_a_torn_wandb_file_reads_as_its_whole_records(make_run: Callable) -> Non
     builder.start()
     for step in range(1, 200):
         builder.step(0, step)
-    with WandbSink(builder.path):
+    with WandbSink(builder.path, settings()):
         pass
     (file,) = builder.path.glob("wandb/offline-run-*/*.wandb")
     data = file.read_bytes()
