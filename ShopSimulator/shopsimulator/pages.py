@@ -20,6 +20,7 @@ from shopsimulator.wording import Rendering, Words
 
 PageKind = Literal["search", "results", "product", "done"]
 _ACTION = re.compile(r"\s*(search|click)\[(.*)\]\s*", re.DOTALL)
+_SECOND_ACTION = re.compile(r"\]\s*(search|click)\[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,9 @@ class Rules:
 
 
 def parse_action(action: str) -> tuple[str, str] | None:
-    """(`search` or `click`, argument), or None when the text is no action."""
+    """(`search` or `click`, argument), or None when the text is not one action; an argument may hold brackets."""
     match = _ACTION.fullmatch(action)
-    if match is None:
+    if match is None or _SECOND_ACTION.search(match.group(2)):
         return None
     argument = match.group(2).strip()
     return (match.group(1), argument) if argument else None

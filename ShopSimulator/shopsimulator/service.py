@@ -132,10 +132,10 @@ class ShopService:
     async def shop_agent(self, request: Request) -> Response:
         try:
             body = _parse(await request.body())
-            handler = self._actions.get(body.get("action", ""))
-            if handler is None:
-                raise BadRequest(f"action {body.get('action')!r} is unknown; use one of {', '.join(self._actions)}")
-            return _json({"result": await handler(body, request)})
+            action = _field(body, "action", str)
+            if action not in self._actions:
+                raise BadRequest(f"action {action!r} is unknown; use one of {', '.join(self._actions)}")
+            return _json({"result": await self._actions[action](body, request)})
         except ShopError as error:
             status, code = _REFUSALS.get(type(error), (400, "bad_request"))
             return _json({"detail": str(error), "code": code}, status)

@@ -1,0 +1,106 @@
+"""A tiny hand-written shop in the public schema, as records and as a world; and a service on loopback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from shopsimulator.catalog import inspect_records
+from shopsimulator.engine import ShopSettings, ShopWorld
+from shopsimulator.service import create_app
+
+
+def _values(*items: Any) -> list[dict[str, Any]]:
+    return [{"value": item[0], "price": item[1]} if isinstance(item, tuple) else {"value": item} for item in items]
+
+
+@pytest.fixture
+def shop_records() -> list[dict[str, Any]]:
+    """Five shelves, one of them the goal of a persona task, and two products with awkward option values."""
+    shelf = {"shop_name": "norvik store", "category": "home›storage›shelf", "attribute": ["norvik", "oak"]}
+    goal = {
+        "task_id": 7,
+        "instruction": "a norvik oak shelf in blue under 40",
+        "instruction_simple": "a shelf in my colour under 40",
+        "attributes": ["norvik"],
+        "instruction_options": ["blue"],
+        "price_upper": 40,
+    }
+    fillers = [
+        {
+            "asin": f"20000000000{n}",
+            "title": f"{brand} pine shelf",
+            "pricing": [20.0 + n],
+            "category": "home›storage›shelf",
+        }
+        for n, brand in enumerate(["tarn", "ulme", "veska", "wolt"])
+    ]
+    fillers[0]["instructions"] = [
+        {"task_id": 8, "instruction": "a tarn pine shelf", "attributes": [], "instruction_options": []}
+    ]
+    return [
+        {
+            **shelf,
+            "asin": "100000000001",
+            "title": "norvik oak shelf",
+            "pricing": [30.0, 55.0],
+            "customization_options": {"colour": _values("red", "blue"), "size": _values(("small", 30), ("large", 55))},
+            "full_description": "A shelf of solid oak.",
+            "instructions": [goal],
+            "user_persona": {"用户ID": "U1", "兴趣偏好": {"商品属性偏好": {"颜色": ["blue"]}}},
+        },
+        *fillers,
+        {
+            "asin": "300000000001",
+            "title": "twin lamp",
+            "pricing": [12.5],
+            "category": "home›light›lamp",
+            "customization_options": {"base": _values("plain", "gold"), "shade": _values("plain", "white")},
+        },
+        {
+            "asin": "300000000002",
+            "title": "odd mug",
+            "pricing": [9.0],
+            "category": "home›kitchen›mug",
+            "customization_options": {"print": _values("back", "buy now", "🦊 [rot]")},
+        },
+    ]
+
+
+@pytest.fixture
+def make_world(shop_records: list[dict[str, Any]]) -> Callable[..., ShopWorld]:
+    """`make_world(page_size=2, rendering="compact", ..., records=...)`."""
+
+    def make(records: list[dict[str, Any]] | None = None, **settings: Any) -> ShopWorld:
+        inspection = inspect_records(records or shop_records)
+        assert not inspection.errors
+        return ShopWorld(inspection.catalog, ShopSettings(**settings))
+
+    return make
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """`serve(world, slots=.., lease_ttl_s=..)` runs the service in a thread and returns its URL."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(world: ShopWorld, **options: Any) -> str:
+        config = uvicorn.Config(create_app(world, **options), port=0, log_level="error", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        running.append((server, thread))
+        deadline = time.monotonic() + 10
+        while not server.started:
+            assert time.monotonic() < deadline, "the service did not start"
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(timeout=10)
