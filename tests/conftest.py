@@ -1,0 +1,224 @@
+"""Shared fixtures: a byte-level tokenizer with tool-calling chat templates, a toy shop, a replaying token engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from intraskill.errors import EnvironmentUnavailable, UserError
+from intraskill.records import EpisodeJob, Reset, Sampling, StepResult
+
+QWEN_LIKE = """{%- if tools or (messages and messages[0].role == 'system') -%}
+<|im_start|>system
+{% if messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}
+{%- if tools %}
+# Tools
+{% for tool in tools %}{{ tool.function | tojson }}
+{% endfor %}{% endif %}<|im_end|>
+{% endif -%}
+{%- for message in messages -%}
+{%- if message.role == 'user' -%}
+<|im_start|>user
+{{ message.content }}<|im_end|>
+{% elif message.role == 'assistant' -%}
+<|im_start|>assistant
+{% if KEEP and message.reasoning_content %}<think>
+{{ message.reasoning_content }}
+</think>
+{% endif %}{{ message.content }}
+{%- for call in message.tool_calls or [] %}<tool_call>
+<function={{ call.function.name }}>
+{% for name, value in call.function.arguments | items %}<parameter={{ name }}>
+{{ value }}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}<|im_end|>
+{% elif message.role == 'tool' -%}
+{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}<|im_start|>user
+{% endif %}<tool_response>
+{{ message.content }}
+</tool_response>
+{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}<|im_end|>
+{% else %}
+{% endif %}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+<|im_start|>assistant
+{% endif -%}"""
+
+
+@pytest.fixture(scope="session")
+def make_tokenizer():
+    """make_tokenizer(template) -> a fresh tokenizer: one id per byte, plus control and tag tokens."""
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+
+    def make(template: str | None):
+        alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+        vocabulary = {symbol: index for index, symbol in enumerate(alphabet)}
+        core = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+        core.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        core.decoder = tokenizers.decoders.ByteLevel()
+        core.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+        tags = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+        core.add_tokens([tokenizers.AddedToken(tag, special=False, normalized=False) for tag in tags])
+        tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+        )
+        tokenizer.chat_template = template
+        return tokenizer
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def qwen_template() -> str:
+    return QWEN_LIKE.replace("KEEP", "true")
+
+
+@pytest.fixture(scope="session")
+def forgetful_template() -> str:
+    """Drops the reasoning of earlier turns, as several published templates do."""
+    return QWEN_LIKE.replace("KEEP", "false")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(make_tokenizer, qwen_template):
+    return make_tokenizer(qwen_template)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tokenizer, tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def chat(tokenizer):
+    from intraskill.policies.chat import ChatTemplate
+
+    return ChatTemplate(tokenizer)
+
+
+@pytest.fixture
+def job() -> EpisodeJob:
+    return EpisodeJob(task_id=7, sample_id=0, seed=11, split="train")
+
+
+class ToyShop:
+    """search -> results 1 and 2 -> product -> buy. Product 1 is right. Keeps a diary of what was asked of it."""
+
+    GOAL = {"asin": "B000SECRET", "attributes": ["oak"]}
+
+    def __init__(self, max_steps: int = 30, fail_at: str | None = None) -> None:
+        self.max_steps, self.fail_at = max_steps, fail_at
+        self.diary: list[str] = []
+        self.page, self.picked, self.count, self.over = "search", "", 0, False
+
+    async def reset(self, task_id: int) -> Reset:
+        self._note("reset")
+        if task_id < 0:
+            raise UserError(f"unknown task {task_id}")
+        persona = {"用户ID": "U1", "兴趣偏好": {"品牌偏好": [{"品牌名称": "norvik", "偏好程度": "高"}]}}
+        return Reset(task_id, "Buy an oak shelf.", persona, self.page, self._state())
+
+    async def step(self, action: str) -> StepResult:
+        self._note(action)
+        assert not self.over, "step after the end"
+        self.count += 1
+        code = self._act(action)
+        if self.over:
+            return self._end("purchase", 1.0 if self.picked == "1" else 0.0)
+        if self.count >= self.max_steps:
+            return self._end("action_limit", 0.0)
+        feedback = {"valid": code == "ok", "code": code, "message": code}
+        observation = self.page if code == "ok" else f"{code}\n{self.page}"
+        return StepResult(observation, self._state(), False, 0.0, {}, feedback)
+
+    async def terminate(self, reason: str) -> StepResult:
+        self._note(f"terminate:{reason}")
+        return self._end(reason, 0.0)
+
+    async def close(self) -> None:
+        self.diary.append("close")
+
+    def identity(self) -> dict:
+        return {"environment": "toy"}
+
+    def _note(self, entry: str) -> None:
+        self.diary.append(entry)
+        if self.fail_at == entry:
+            raise EnvironmentUnavailable(f"gone at {entry}")
+
+    def _act(self, action: str) -> str:
+        kind, _, rest = action.partition("[")
+        value = rest.removesuffix("]")
+        if kind == "search":
+            if self.page != "search":
+                return "search_unavailable"
+            self.page = "results"
+            return "ok"
+        if value not in self._state()["actions"]:
+            return "not_clickable"
+        if self.page == "results":
+            self.page, self.picked = "product", value
+        else:
+            self.over = True
+        return "ok"
+
+    def _state(self) -> dict:
+        actions = {"search": [], "results": ["1", "2"], "product": ["buy"]}[self.page]
+        return {"page": self.page, "language": "en", "search_available": self.page == "search", "actions": actions}
+
+    def _end(self, reason: str, reward: float) -> StepResult:
+        self.over = True
+        purchase = {"asin": self.picked} if reason == "purchase" else None
+        feedback = {"valid": True, "code": "ok", "message": ""}
+        detail = {"r_success": int(reward == 1.0)}
+        state = self._state() | {"page": "done", "actions": []}
+        return StepResult("done", state, True, reward, detail, feedback, purchase, reason, self.GOAL)
+
+
+@pytest.fixture(scope="session")
+def toy_shop() -> type[ToyShop]:
+    return ToyShop
+
+
+class ReplayEngine:
+    """A token engine that says prepared replies, one after the other, cut at the sampling limit."""
+
+    def __init__(self, chat, replies) -> None:
+        self.chat, self.replies = chat, list(replies)
+        self.prompts: list[tuple[int, ...]] = []
+        self.seeds: list[int] = []
+        self.sessions: list[str] = []
+
+    async def generate(self, prompt_ids, *, sampling: Sampling, seed: int, session: str, group: str):
+        from intraskill.policies.token import Generation
+
+        self.prompts.append(prompt_ids)
+        self.seeds.append(seed)
+        ids = (*self.chat.encode(self.replies.pop(0)), self.chat.end_of_turn_id)
+        cut = len(ids) > sampling.max_tokens
+        ids = ids[: sampling.max_tokens]
+        return Generation(ids, tuple(-0.25 - 0.001 * i for i in range(len(ids))), "length" if cut else "stop", "step-3")
+
+    async def score(self, ids):
+        return [-1.0] * (len(ids) - 1)
+
+    def open_session(self, session: str) -> None:
+        self.sessions.append(f"open {session}")
+
+    def close_session(self, session: str) -> None:
+        self.sessions.append(f"close {session}")
+
+    def identity(self) -> dict:
+        return {"model": "replay"}
+
+
+@pytest.fixture(scope="session")
+def replay_engine() -> type[ReplayEngine]:
+    return ReplayEngine
