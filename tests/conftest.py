@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,19 @@ class ReplayEngine:
 @pytest.fixture(scope="session")
 def replay_engine() -> type[ReplayEngine]:
     return ReplayEngine
+
+
+@pytest.fixture(scope="session")
+def published() -> Path:
+    """The folder of published results that reference tests check against; it lies beside the project."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "published"
+    folder = Path(os.environ.get("INTRASKILL_PUBLISHED", default))
+    if not folder.is_dir():
+        pytest.skip(f"no published results at {folder}; set INTRASKILL_PUBLISHED to their folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def published_json(published):
+    """Load one of the published JSON files by name."""
+    return lambda name: json.loads((published / name).read_text(encoding="utf-8"))

@@ -147,7 +147,7 @@ def _parse_row(row: Any, position: int) -> Contribution:
         if not isinstance(row[key], str) or not row[key]:
             raise UserError(f"{where}: {key} is {row[key]!r}; it must be a text")
     operations = {"current": (None,), "candidate": ("ADD", "REWRITE")}
-    if row["kind"] not in operations:
+    if row["kind"] not in tuple(operations):
         raise UserError(f'{where}: kind is {row["kind"]!r}; it must be "current" or "candidate"')
     operation = row.get("operation")
     if operation not in operations[row["kind"]]:
