@@ -1,0 +1,110 @@
+"""The tiny model's fixed parts: vocabulary, chat format, architecture.
+
+A policy of two million parameters has no capacity to spare for spelling. Its byte-level BPE is trained on the very
+pages it will read, until every word of the generated world is one token; and the fixed pieces of the wire format
+(`<tool_call>`, `<function=click>`, ... with their line breaks) are added tokens, so that a click is four sampled
+tokens: opening, value, closing, end of turn. The *text* is the ordinary `qwen3_coder` format all the same: any
+parser of it reads this model's replies, and any other text can be encoded, byte by byte if need be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3Config
+
+END_OF_TURN = "<|im_end|>"
+PADDING = "<|endoftext|>"
+CONTROL_TOKENS = (PADDING, "<|im_start|>", END_OF_TURN)
+
+# Longest match wins, so each of these is one token wherever it occurs. Not "special": decoding keeps them.
+FORMAT_TOKENS = (
+    "<tool_call>\n<function=search>\n<parameter=query>\n",
+    "<tool_call>\n<function=click>\n<parameter=value>\n",
+    "\n</parameter>\n</function>\n</tool_call>",
+    "<|im_start|>system\n",
+    "<|im_start|>user\n",
+    "<|im_start|>assistant\n",
+    f"{END_OF_TURN}\n<|im_start|>user\n",
+    f"{END_OF_TURN}\n<|im_start|>assistant\n",
+    "\n<|im_start|>user\n<tool_response>\n",
+    f"\n</tool_response>{END_OF_TURN}\n<|im_start|>assistant\n",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+)
+
+# An empty system message leaves no trace. Tool schemas are not rendered: this model knows its two tools.
+CHAT_TEMPLATE = """\
+{%- for message in messages %}
+{%- if message.role == 'tool' %}
+{{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
+{%- elif message.role == 'assistant' %}
+{{- '<|im_start|>assistant\\n' }}
+{%- if message.reasoning_content %}
+{{- '<think>\\n' + message.reasoning_content + '\\n</think>\\n' }}
+{%- endif %}
+{{- message.content or '' }}
+{%- for call in message.tool_calls or [] %}
+{{- '<tool_call>\\n<function=' + call.function.name + '>\\n' }}
+{%- for name, value in call.function.arguments.items() %}
+{{- '<parameter=' + name + '>\\n' + value | string + '\\n</parameter>\\n' }}
+{%- endfor %}
+{{- '</function>\\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- elif message.content %}
+{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\\n' }}
+{%- endif %}"""
+
+
+def build_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of at most `vocabulary` tokens, added ones included, trained on `texts`."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    added = len(CONTROL_TOKENS) + len(FORMAT_TOKENS)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - added,
+        min_frequency=2,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in CONTROL_TOKENS])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in FORMAT_TOKENS])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END_OF_TURN,
+        pad_token=PADDING,
+        chat_template=CHAT_TEMPLATE,
+        model_max_length=1024,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def tiny_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
+    """Qwen3 at about two million parameters."""
+    return Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=1024,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
