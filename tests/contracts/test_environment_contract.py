@@ -1,0 +1,259 @@
+"""What every `Environment` promises, asked of the shop in process and behind HTTP alike.
+
+`contract_shop` gives a factory of environments over one tiny hand-written world, once per kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from shopsimulator.catalog import inspect_records
+from shopsimulator.client import ShopClient
+from shopsimulator.engine import ShopSettings, ShopWorld
+from shopsimulator.service import create_app
+
+from intraskill.envs.shop import HttpShop, InProcessShop
+from intraskill.errors import UserError
+from intraskill.protocol import Environment
+
+RECORDS: list[dict[str, Any]] = [
+    {
+        "asin": "100000000001",
+        "title": "norvik oak shelf",
+        "pricing": [30.0, 55.0],
+        "category": "home›storage›shelf",
+        "attribute": ["norvik"],
+        "customization_options": {
+            "colour": [{"value": "rosé"}, {"value": "深蓝色 🌊"}],
+            "size": [{"value": "small", "price": 30}, {"value": "large", "price": 55}],
+        },
+        "instructions": [
+            {
+                "task_id": 7,
+                "instruction": "a norvik shelf in 深蓝色 🌊 below 40, the secret wording",
+                "instruction_simple": "a shelf in my colour below 40",
+                "attributes": ["norvik"],
+                "instruction_options": ["深蓝色 🌊"],
+                "price_upper": 40,
+            }
+        ],
+        "user_persona": {"用户ID": "U1", "兴趣偏好": {"商品属性偏好": {"颜色": ["深蓝色 🌊"]}}},
+    },
+    {
+        "asin": "100000000002",
+        "title": "tarn pine shelf",
+        "pricing": [25],
+        "category": "home›storage›shelf",
+        "instructions": [{"task_id": 8, "instruction": "a tarn shelf", "attributes": [], "instruction_options": []}],
+    },
+]
+SETTINGS = ShopSettings(page_size=1, rendering="compact", max_steps=6)
+SLOTS = 2
+
+
+@pytest.fixture(scope="module")
+def contract_world() -> ShopWorld:
+    inspection = inspect_records(RECORDS)
+    assert not inspection.errors
+    return ShopWorld(inspection.catalog, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def service_url(contract_world: ShopWorld) -> Iterator[str]:
+    app = create_app(contract_world, slots=SLOTS, lease_ttl_s=30)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not server.started:
+        assert time.monotonic() < deadline, "the service did not start"
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture(params=["in_process", "http"])
+async def make_environment(request: pytest.FixtureRequest, contract_world: ShopWorld) -> Any:
+    """A factory of environments of one kind; closes what it made."""
+    made: list[Environment] = []
+    client = None
+    if request.param == "in_process":
+        build: Callable[[], Environment] = lambda: InProcessShop(contract_world)  # noqa: E731
+    else:
+        client = ShopClient(request.getfixturevalue("service_url"), timeout_s=20)
+        opened = client
+        build = lambda: HttpShop(opened, contract_world.identity())  # noqa: E731
+
+    def make() -> Environment:
+        made.append(build())
+        return made[-1]
+
+    yield make
+    for environment in made:
+        await environment.close()
+    if client is not None:
+        await client.close()
+
+
+async def test_it_is_an_environment(make_environment):
+    assert isinstance(make_environment(), Environment)
+
+
+async def test_reset_shows_the_public_task_and_the_first_page(make_environment):
+    reset = await make_environment().reset(7)
+    assert (reset.task_id, reset.instruction) == (7, "a shelf in my colour below 40")
+    assert reset.persona == RECORDS[0]["user_persona"]
+    assert reset.observation == "search"
+    assert reset.state["search_available"]
+    assert (await make_environment().reset(8)).persona is None
+
+
+async def test_both_kinds_answer_identically(contract_world, service_url):
+    client = ShopClient(service_url)
+    kinds = [InProcessShop(contract_world), HttpShop(client, contract_world.identity())]
+    actions = ["search[shelf]", "click[next]", "click[prev]", "hm", "click[1]", "click[rosé]"]
+    histories = []
+    for environment in kinds:
+        history: list[Any] = [await environment.reset(7)]
+        history += [await environment.step(action) for action in actions]
+        histories.append(history)
+        await environment.close()
+    await client.close()
+    assert histories[0] == histories[1]
+    assert kinds[0].identity() == kinds[1].identity()
+
+
+async def test_a_purchase_ends_the_episode_with_its_reward(make_environment):
+    environment = make_environment()
+    await environment.reset(7)
+    for action in ["search[norvik]", "click[1]", "click[深蓝色 🌊]", "click[small]"]:
+        result = await environment.step(action)
+        assert result.feedback["valid"], action
+        assert (result.done, result.reward, result.goal, result.termination) == (False, 0.0, None, None)
+    result = await environment.step("click[buy]")
+    assert (result.done, result.reward, result.termination) == (True, 1.0, "purchase")
+    assert result.detail["r_success"] == 1
+    assert result.purchase["options"] == {"colour": "深蓝色 🌊", "size": "small"}
+    assert result.goal["options"] == ["深蓝色 🌊"]
+
+
+async def test_an_invalid_action_is_answered_not_raised(make_environment):
+    environment = make_environment()
+    before = await environment.reset(8)
+    for action in ["", "think", "click[nothing]", "search[]", "click[\n]"]:
+        result = await environment.step(action)
+        assert not result.feedback["valid"]
+        assert result.feedback["code"] in ("invalid_format", "not_clickable")
+        assert result.state["page"] == before.state["page"]
+    assert result.state["step"] == 5
+
+
+async def test_the_budget_ends_the_episode_within_the_step(make_environment):
+    environment = make_environment()
+    await environment.reset(8)
+    results = [await environment.step("search[shelf]") for _ in range(SETTINGS.max_steps)]
+    assert [result.done for result in results] == [False] * (SETTINGS.max_steps - 1) + [True]
+    assert (results[-1].reward, results[-1].termination) == (0.0, "action_limit")
+    assert results[-1].detail["r_success"] == 0
+
+
+@pytest.mark.parametrize("reason", ["action_limit", "generation_length"])
+async def test_terminate_scores_zero(make_environment, reason):
+    environment = make_environment()
+    await environment.reset(7)
+    result = await environment.terminate(reason)
+    assert (result.done, result.reward, result.termination) == (True, 0.0, reason)
+    assert result.goal["asin"] == "100000000001"
+
+
+async def test_after_the_end_only_reset_is_possible(make_environment):
+    environment = make_environment()
+    await environment.reset(7)
+    await environment.terminate("action_limit")
+    with pytest.raises(UserError, match="over"):
+        await environment.step("search[shelf]")
+    with pytest.raises(UserError, match="over"):
+        await environment.terminate("action_limit")
+    await environment.reset(8)
+    assert (await environment.step("search[shelf]")).feedback["valid"]
+
+
+async def test_an_unknown_task_is_the_users_error(make_environment):
+    environment = make_environment()
+    with pytest.raises(UserError, match="4711"):
+        await environment.reset(4711)
+    assert (await environment.reset(7)).task_id == 7
+
+
+async def test_an_unknown_ending_is_refused_and_changes_nothing(make_environment):
+    environment = make_environment()
+    await environment.reset(7)
+    with pytest.raises(UserError, match="boredom"):
+        await environment.terminate("boredom")
+    assert (await environment.step("search[shelf]")).feedback["valid"]
+
+
+async def test_before_reset_and_after_close_there_is_no_episode(make_environment):
+    environment = make_environment()
+    with pytest.raises(UserError, match="reset"):
+        await environment.step("search[shelf]")
+    await environment.reset(7)
+    await environment.close()
+    await environment.close()
+    with pytest.raises(UserError, match="reset"):
+        await environment.step("search[shelf]")
+    assert (await environment.reset(7)).task_id == 7
+
+
+async def test_reset_in_the_middle_starts_afresh(make_environment):
+    environment = make_environment()
+    await environment.reset(7)
+    await environment.step("search[shelf]")
+    reset = await environment.reset(7)
+    assert (reset.state["page"], reset.state["step"]) == ("search", 0)
+
+
+async def test_episodes_do_not_mix(make_environment):
+    one, two = make_environment(), make_environment()
+    await asyncio.gather(one.reset(7), two.reset(8))
+    first, second = await asyncio.gather(one.step("search[norvik]"), two.step("search[tarn]"))
+    assert first.observation != second.observation
+    assert first.state["query"] == "norvik"
+    assert second.state["query"] == "tarn"
+
+
+async def test_more_episodes_than_slots_all_finish(make_environment):
+    async def episode() -> float:
+        environment = make_environment()
+        await environment.reset(8)
+        for action in ["search[tarn]", "click[1]"]:
+            await environment.step(action)
+        result = await environment.step("click[buy]")
+        await environment.close()
+        return result.reward
+
+    assert await asyncio.gather(*(episode() for _ in range(4 * SLOTS))) == [1.0] * 4 * SLOTS
+
+
+async def test_identity_names_versions_and_settings(make_environment):
+    identity = make_environment().identity()
+    assert {"environment", "observation", "action_protocol", "search", "catalog_sha256", "language"} <= identity.keys()
+    assert (identity["page_size"], identity["rendering"], identity["max_steps"]) == (1, "compact", 6)
+    assert identity == make_environment().identity()
+
+
+async def test_nothing_private_shows_before_the_end(make_environment):
+    environment = make_environment()
+    seen = [await environment.reset(7)]
+    seen += [await environment.step(action) for action in ["search[pine shelf]", "hm", "click[1]"]]
+    text = repr(seen)
+    assert "secret wording" not in text
+    assert "price_upper" not in text
+    assert not any(getattr(item, "goal", None) or getattr(item, "detail", None) for item in seen)
