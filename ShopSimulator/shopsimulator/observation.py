@@ -41,9 +41,10 @@ def observe(page: Page, rules: Rules, language: str, step: int, last: dict[str, 
 
 
 def _result_rows(page: Page, rules: Rules) -> list[dict[str, Any]]:
+    """The current hits with their listed prices; what a choice really costs only the product page tells."""
     rows = []
     for ordinal, product in enumerate(visible_hits(page, rules.page_size), 1):
-        low, high = rules.price_range(product)
+        low, high = (product.pricing[0], product.pricing[-1]) if product.pricing else rules.price_range(product)
         label = result_label(product, ordinal, rules.rendering)
         rows.append({"asin": product.asin, "title": product.title, "price": low, "price_high": high, "label": label})
     return rows
