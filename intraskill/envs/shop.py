@@ -138,12 +138,9 @@ def open_world(settings: EnvironmentSettings, cache_dir: Path) -> ShopSource:
 
 def _world_files(world: WorldSettings, cache_dir: Path) -> tuple[Path, Path]:
     """Catalog and split manifest, generated first if the settings ask for a generated world."""
-    if world.catalog is not None:
-        if world.splits is None:
-            raise UserError(f"environment.world: catalog {world.catalog} needs its split manifest; set `splits`")
+    if world.catalog is not None and world.splits is not None:
         return world.catalog, world.splits
-    if world.generate is None:
-        raise UserError("environment.world: neither `catalog` nor `generate` is set; choose one")
+    assert world.generate is not None  # the settings see to it
     folder = cache_dir / f"shop-{world.generate}-{world.seed}-{world.language}-v{GENERATOR_VERSION}"
     if not folder.is_dir():
         _generate(folder, world.generate, world.seed, world.language)
