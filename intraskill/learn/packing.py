@@ -1,0 +1,214 @@
+"""Training batches in which siblings share their prompt's computation.
+
+Eight siblings start with the same prompt, often half of all tokens. A **family** is a prompt and the **tails** that
+continue it; the prompt is packed once, every tail attends to its keys and values, and gradients from all tails flow
+back through them. The result equals running every sequence by itself, up to rounding.
+
+A tail ends before its last sampled token (nothing needs that token as input). `sources[k]` is the packed token whose
+logits predict `targets[k]`, the k-th sampled token; for a tail's first token that is the shared prompt's last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from intraskill.learn.attention import attend_padded, mask_bias
+from intraskill.records import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Segments that continue one prompt."""
+
+    prompt_ids: tuple[int, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def cost(self) -> int:
+        """Tokens to compute."""
+        return len(self.prompt_ids) + sum(_input_length(segment) for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """One forward pass. `weights` are each sampled token's share of the loss, `advantages` its episode's."""
+
+    input_ids: Tensor  # [N]
+    positions: Tensor  # [N]
+    sources: Tensor  # [M]
+    targets: Tensor  # [M]
+    sampled_log_probs: Tensor  # [M]
+    advantages: Tensor  # [M]
+    weights: Tensor  # [M]
+    plan: FamilyPlan
+
+
+def families(segments: Sequence[Segment]) -> list[Family]:
+    """Group segments by prompt, in order of first appearance; those without sampled tokens are left out."""
+    by_prompt: dict[tuple[int, ...], list[Segment]] = {}
+    for segment in segments:
+        if any(segment.loss_mask):
+            by_prompt.setdefault(segment.token_ids[: segment.prompt_length], []).append(segment)
+    return [Family(prompt, tuple(members)) for prompt, members in by_prompt.items()]
+
+
+def micro_batches(everything: Sequence[Family], token_budget: int) -> list[list[Family]]:
+    """Cut into consecutive batches of at most `token_budget` tokens (a larger family stands alone)."""
+    batches: list[list[Family]] = []
+    filled = 0
+    for family in everything:
+        if not batches or filled + family.cost > token_budget:
+            batches.append([])
+            filled = 0
+        batches[-1].append(family)
+        filled += family.cost
+    return batches
+
+
+def token_weights(segments: Sequence[Segment]) -> dict[str, float]:
+    """episode id -> weight of each of its sampled tokens: mean over its tokens, then mean over episodes."""
+    counts: dict[str, int] = {}
+    for segment in segments:
+        counts[segment.episode_id] = counts.get(segment.episode_id, 0) + sum(segment.loss_mask)
+    trained = {episode: count for episode, count in counts.items() if count}
+    return {episode: 1.0 / (count * len(trained)) for episode, count in trained.items()}
+
+
+def pack(batch: Sequence[Family], weight_of: dict[str, float]) -> Pack:
+    """Lay families out one after the other: prompt, then its tails."""
+    ids: list[int] = []
+    positions: list[int] = []
+    rows: list[tuple[int, int, float, float, float]] = []  # source, target, log-prob, advantage, weight
+    spans: list[tuple[int, int]] = []  # (start, length) of each prompt
+    tails: list[tuple[int, int, int]] = []  # (family, start, length)
+    for index, family in enumerate(batch):
+        prompt = len(family.prompt_ids)
+        spans.append((len(ids), prompt))
+        last_of_prompt = len(ids) + prompt - 1
+        ids.extend(family.prompt_ids)
+        positions.extend(range(prompt))
+        for segment in family.segments:
+            start, length = len(ids), _input_length(segment)
+            tails.append((index, start, length))
+            ids.extend(segment.token_ids[prompt : prompt + length])
+            positions.extend(range(prompt, prompt + length))
+            for offset, sampled in enumerate(segment.loss_mask[prompt:]):
+                if sampled:
+                    predictor = start + offset - 1 if offset else last_of_prompt
+                    at = prompt + offset
+                    sampled_at, weight = segment.log_probs[at], weight_of[segment.episode_id]
+                    rows.append((predictor, segment.token_ids[at], sampled_at, segment.advantage, weight))
+    source, target, log_prob, advantage, weights = (torch.tensor(column) for column in zip(*rows, strict=True))
+    plan = FamilyPlan(spans, tails, len(ids))
+    return Pack(torch.tensor(ids), torch.tensor(positions), source, target, log_prob, advantage, weights, plan)
+
+
+def _input_length(segment: Segment) -> int:
+    """Tail tokens that some sampled token needs as input."""
+    last = max(index for index, sampled in enumerate(segment.loss_mask) if sampled)
+    return last - segment.prompt_length
+
+
+class _Rearrange(torch.autograd.Function):
+    """`rows[there]`, for a `there` in which every row that matters occurs once: backward is a gather too."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, there: Tensor, back: Tensor) -> Tensor:
+        ctx.save_for_backward(back)
+        return rows.index_select(0, there)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (back,) = ctx.saved_tensors
+        return gradients[0].index_select(0, back), None, None
+
+
+class FamilyPlan:
+    """Prompts attend causally within themselves; tails to their prompt and causally within themselves.
+
+    `there` lists, for every cell of the padded prompts `[F, P]` and then of the padded tails `[B, T]`, the packed
+    token it holds (cells of padding repeat token 0); `back` lists each packed token's cell.
+    """
+
+    def __init__(self, prompts: Sequence[tuple[int, int]], tails: Sequence[tuple[int, int, int]], tokens: int) -> None:
+        self._families, self._tails = len(prompts), len(tails)
+        self._prompt_width = max(length for _, length in prompts)
+        self._tail_width = max(length for _, _, length in tails)
+        self._family_of_tail = torch.tensor([family for family, _, _ in tails])
+        self._there = torch.zeros(self._prompt_cells + self._tails * self._tail_width, dtype=torch.long)
+        self._back = torch.zeros(tokens, dtype=torch.long)
+        for row, (start, length) in enumerate(prompts):
+            self._place(start, length, row * self._prompt_width)
+        for row, (_, start, length) in enumerate(tails):
+            self._place(start, length, self._prompt_cells + row * self._tail_width)
+        prompt_lengths = torch.tensor([length for _, length in prompts])[self._family_of_tail]
+        self._blocked_prompt = torch.ones(self._prompt_width, self._prompt_width, dtype=torch.bool).triu(1)[None]
+        hidden = torch.arange(self._prompt_width)[None] >= prompt_lengths[:, None]
+        future = torch.ones(self._tail_width, self._tail_width, dtype=torch.bool).triu(1)
+        self._blocked_tail = torch.cat(
+            [
+                hidden[:, None].expand(-1, self._tail_width, -1),
+                future[None].expand(self._tails, -1, -1),
+            ],
+            dim=2,
+        )
+        self._bias: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def _prompt_cells(self) -> int:
+        return self._families * self._prompt_width
+
+    def _place(self, start: int, length: int, cell: int) -> None:
+        self._there[cell : cell + length] = torch.arange(start, start + length)
+        self._back[start : start + length] = torch.arange(cell, cell + length)
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        query_prompt, query_tail = self._split(query)
+        key_prompt, key_tail = (part.transpose(1, 2) for part in self._split(key))
+        value_prompt, value_tail = (part.transpose(1, 2) for part in self._split(value))
+        bias_prompt, bias_tail = self._biases(query.dtype)
+        of_prompts = attend_padded(query_prompt, key_prompt, value_prompt, bias_prompt)
+        heads, size = query.shape[1:]
+        cells = [of_prompts.reshape(-1, heads * size)]
+        if self._tail_width:
+            keys = torch.cat([key_prompt.index_select(0, self._family_of_tail), key_tail], dim=2)
+            values = torch.cat([value_prompt.index_select(0, self._family_of_tail), value_tail], dim=2)
+            of_tails = attend_padded(query_tail, keys, values, bias_tail)
+            cells.append(of_tails.reshape(-1, heads * size))
+        return _Unpad.apply(torch.cat(cells), self._back, self._there).view(-1, heads, size)
+
+    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Packed `[N, h, D]` -> padded prompts `[F, P, h, D]` and tails `[B, T, h, D]`."""
+        heads, size = rows.shape[1:]
+        cells = _Rearrange.apply(rows.reshape(-1, heads * size), self._there, self._back)
+        prompts, tails = cells[: self._prompt_cells], cells[self._prompt_cells :]
+        return (
+            prompts.view(self._families, self._prompt_width, heads, size),
+            tails.view(self._tails, self._tail_width, heads, size),
+        )
+
+    def _biases(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        if dtype not in self._bias:
+            self._bias[dtype] = (mask_bias(self._blocked_prompt, dtype), mask_bias(self._blocked_tail, dtype))
+        return self._bias[dtype]
+
+
+class _Unpad(torch.autograd.Function):
+    """`cells[back]`; backward puts each token's gradient into its cell and zeros into the padding."""
+
+    @staticmethod
+    def forward(ctx: Any, cells: Tensor, back: Tensor, there: Tensor) -> Tensor:
+        ctx.save_for_backward(back)
+        ctx.cells = cells.shape[0]
+        return cells.index_select(0, back)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (back,) = ctx.saved_tensors
+        gradient = gradients[0]
+        return gradient.new_zeros(ctx.cells, gradient.shape[1]).index_copy_(0, back, gradient), None, None

@@ -1,0 +1,64 @@
+"""Loading: what is refused, and what a copy promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import PreTrainedModel, Qwen3Config
+
+from intraskill.errors import UserError
+from intraskill.learn.models import build_model, copy_model, eos_ids, load_model
+
+
+def test_a_missing_directory_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no config.json"):
+        load_model(str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"builtin:nothing"):
+        load_model("builtin:nothing")
+
+
+def test_a_broken_config_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"config.json cannot be read"):
+        load_model(str(tmp_path))
+
+
+def test_missing_weights_are_a_user_error(tmp_path: Path, qwen: PreTrainedModel) -> None:
+    qwen.config.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"weights cannot be loaded"):
+        load_model(str(tmp_path))
+
+
+def test_sliding_window_models_are_refused() -> None:
+    config = Qwen3Config(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=1,
+    )
+    with pytest.raises(UserError, match="sliding_attention"):
+        build_model(config, 0)
+
+
+def test_a_copy_is_frozen_and_in_its_own_type(model: PreTrainedModel) -> None:
+    twin = copy_model(model, torch.bfloat16)
+    assert all(p.dtype is torch.bfloat16 and not p.requires_grad for p in twin.parameters())
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(ours.to(torch.bfloat16), theirs)
+
+
+def test_building_leaves_the_random_state_alone(qwen: PreTrainedModel) -> None:
+    state = torch.get_rng_state()
+    again = build_model(qwen.config, 3)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(qwen.parameters(), again.parameters(), strict=True))
+
+
+def test_end_ids_come_from_the_model(model: PreTrainedModel) -> None:
+    assert eos_ids(model) == (1,)
