@@ -26,6 +26,15 @@ class WorldSettings(Settings):
     catalog: Path | None = Field(None, description="a catalog file (.json or .json.gz) instead of a generated world")
     splits: Path | None = Field(None, description="the split manifest that goes with `catalog`")
 
+    @model_validator(mode="after")
+    def _file_with_manifest(self) -> WorldSettings:
+        if (self.catalog is None) != (self.splits is None):
+            given, missing = ("catalog", "splits") if self.splits is None else ("splits", "catalog")
+            raise ValueError(f"{given} is given without {missing}; the two files belong together, add {missing}")
+        if self.generate is None and self.catalog is None:
+            raise ValueError("generate is null and there is no catalog; choose small or full, or give a catalog file")
+        return self
+
 
 class EnvironmentSettings(Settings):
     """The shopping environment. Page size and rendering are part of its identity."""
@@ -108,7 +117,9 @@ class GateSettings(Settings):
     budget: int = Field(10, ge=1, description="active chunks at most")
     candidates: int = Field(6, ge=0, description="ADD/REWRITE candidates a round at most")
     estimator: Literal["paired_delta", "mean_delta", "adjusted"] = "paired_delta"
-    first: Literal["auto", "always", "never"] = Field("auto", description="gate the initial bank before step 1 (Gate A)")
+    first: Literal["auto", "always", "never"] = Field(
+        "auto", description="gate the initial bank before step 1 (Gate A)"
+    )
 
 
 class EvaluationSettings(Settings):

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -163,22 +163,34 @@ def _mentioned(message: str, key: Key, lines: dict[Key, int]) -> Key:
 
 
 def _known_keys(key: Key) -> str:
-    """The closest known name beside an unknown key, else all of them."""
-    known = _fields(key[:-1])
-    close = difflib.get_close_matches(str(key[-1]), known, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    """The closest known name beside an unknown key, the same name in another section, else what is known here."""
+    known = list(_section(key[:-1]).model_fields)
+    close = difflib.get_close_matches(str(key[-1]), known, n=1, cutoff=0.5)
+    elsewhere = [_dotted(other) for other in _all_keys(RunSettings, ()) if other[-1] == key[-1]]
+    if close or elsewhere:
+        return f"did you mean {(elsewhere or close)[0]!r}?"
     return f"remove it, or use one of {', '.join(known)}"
 
 
-def _fields(key: Key) -> list[str]:
-    """The field names of the settings section at `key`."""
+def _all_keys(model: type[BaseModel], prefix: Key) -> Iterator[Key]:
+    for name in model.model_fields:
+        yield (*prefix, name)
+        inner = _model_of(model, name)
+        if inner is not None:
+            yield from _all_keys(inner, (*prefix, name))
+
+
+def _section(key: Key) -> type[BaseModel]:
+    """The settings class of the section at `key`."""
     model: type[BaseModel] = RunSettings
     for name in key:
-        annotation = model.model_fields[str(name)].annotation
-        options = [annotation, *get_args(annotation)]
-        model = next(item for item in options if isinstance(item, type) and issubclass(item, BaseModel))
-    return list(model.model_fields)
+        model = _model_of(model, str(name)) or model
+    return model
+
+
+def _model_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    annotation = model.model_fields[name].annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def _line(key: Key, lines: dict[Key, int]) -> int:

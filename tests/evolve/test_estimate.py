@@ -104,7 +104,7 @@ def test_published_observations_fit(published_json):
     np.testing.assert_allclose(
         list(estimate.coefficients.values()), sm.OLS(deltas, np.array(design, dtype=float)).fit().params, atol=1e-15
     )
-    with pytest.raises(UserError, match="rank 9, these columns cannot be told apart over 12 rows: "):
+    with pytest.raises(UserError, match="rank 12, these columns cannot be told apart over 12 rows: "):
         fit([row["mask"] for row in rows], bare, masked, names)
 
 
