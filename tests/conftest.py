@@ -113,11 +113,11 @@ def job() -> EpisodeJob:
 class ToyShop:
     """search -> results 1 and 2 -> product -> buy. Product 1 is right. Keeps a diary of what was asked of it."""
 
-    GOAL = {"asin": "B000SECRET", "attributes": ["oak"]}
 
     def __init__(self, max_steps: int = 30, fail_at: str | None = None) -> None:
         self.max_steps, self.fail_at = max_steps, fail_at
         self.diary: list[str] = []
+        self.goal = {"asin": "B000SECRET", "attributes": ["oak"]}
         self.page, self.picked, self.count, self.over = "search", "", 0, False
 
     async def reset(self, task_id: int) -> Reset:
@@ -181,7 +181,7 @@ class ToyShop:
         feedback = {"valid": True, "code": "ok", "message": ""}
         detail = {"r_success": int(reward == 1.0)}
         state = self._state() | {"page": "done", "actions": []}
-        return StepResult("done", state, True, reward, detail, feedback, purchase, reason, self.GOAL)
+        return StepResult("done", state, True, reward, detail, feedback, purchase, reason, self.goal)
 
 
 @pytest.fixture(scope="session")

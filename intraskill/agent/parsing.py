@@ -103,5 +103,5 @@ def _what_is_missing(text: str, position: int) -> str:
     if rest.startswith("</function>"):
         return "</tool_call> is missing"
     if rest.startswith("<parameter="):
-        return "a parameter is not closed by </parameter>"
+        return "a parameter is not closed by </parameter> and then another parameter or </function>"
     return "</function> is missing"
