@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.errors import UserError
-from intraskill.evolve.estimate import ESTIMATORS, Estimate, Estimator, fit
+from intraskill.evolve.estimate import ESTIMATORS, Estimate, fit
 from intraskill.evolve.pool import Candidate, Intervention, build_pool, families, next_bank
 from intraskill.evolve.select import Contribution, Selection, select
 from intraskill.progress import Reporter
@@ -36,7 +36,7 @@ class GatePlan:
 
     task_ids: tuple[int, ...]
     budget: int
-    estimator: Estimator
+    estimator: str
     seed: int
     round_index: int
     step: int

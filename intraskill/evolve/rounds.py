@@ -195,7 +195,7 @@ class RoundDriver:
         for name, rows in (("groups", groups), ("episodes", traces), ("retries", retried), ("tokens", tokens)):
             JsonlLog(folder / f"{name}.jsonl").append_many(rows)
         heading = {"round": batch.round_index, "step": batch.step}
-        first = (batch.step - 1) * len(updates)
+        first = (batch.step - 1) * self.settings.train.updates_per_step
         self.folder.metrics.append_many(
             [
                 {"kind": "step", **heading, "rollout/step": batch.step, **batch.metrics, **timing},

@@ -126,6 +126,15 @@ def test_intervals_cover_the_truth_and_the_errors_are_neither_small_nor_large(es
             assert np.mean(stated) == pytest.approx(values.std(), rel=0.15)
 
 
+@pytest.mark.parametrize("estimator", ["mean_delta", "adjusted"])
+def test_the_error_of_the_mean_baseline_is_counted(estimator):
+    estimates = [fit(*simulate([0.2], 120, seed, share=0.0), estimator) for seed in range(600)]
+    values = np.array([estimate.coefficients["c0"] for estimate in estimates])
+    for errors in ("standard_errors", "standard_errors_hc3"):
+        stated = np.array([getattr(estimate, errors)["c0"] for estimate in estimates])
+        assert np.mean(stated) == pytest.approx(values.std(), rel=0.1)
+
+
 def test_a_clear_effect_is_found_at_gate_size_and_an_absent_one_rarely():
     found, false = 0, 0
     for seed in range(40):

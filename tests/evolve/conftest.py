@@ -1,0 +1,149 @@
+"""A small world and a policy that plays it from the page text alone, without a model."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.agent.parsing import parse_reply
+from intraskill.agent.prompts import prompt_template
+from intraskill.config import EnvironmentSettings, RunSettings, WorldSettings
+from intraskill.envs.shop import open_world
+from intraskill.evolve.rounds import RoundDriver, Splits
+from intraskill.policies.scripted import call_text
+from intraskill.progress import Reporter
+from intraskill.records import Sampling, Turn
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.run_folder import RunFolder
+from intraskill.skills.bank import Bank, Chunk
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing on the way up may catch it."""
+
+
+class PagePolicy:
+    """Buys the first thing it finds; shown the chunk about care it compares, shown the one about haste it errs."""
+
+    def __init__(self, fail_after: int | None = None) -> None:
+        self.turns = 0
+        self.fail_after = fail_after
+
+    async def generate(self, request):
+        self.turns += 1
+        if self.fail_after is not None and self.turns > self.fail_after:
+            raise Killed
+        text = self._reply(request, random.Random(request.seed))
+        reply = parse_reply(text)
+        length = len(request.messages)
+        return Turn(
+            text,
+            reply.content,
+            reply.reasoning,
+            reply.tool_calls,
+            "stop",
+            prompt_ids=tuple(range(length)) if request.previous is None else _longer(request.previous),
+            token_ids=(7, 8),
+            log_probs=(-0.5, -0.25),
+            parse_error=reply.error,
+            weight_version="scripted",
+        )
+
+    def _reply(self, request, draw) -> str:
+        system, page = request.messages[0]["content"], request.messages[-1]["content"]
+        if "hurry" in system and draw.random() < 0.5:
+            return "I would rather talk."
+        if page.endswith("search"):
+            words = re.findall(r"[a-z]+", request.messages[1]["content"].splitlines()[0])
+            return call_text("search", query=" ".join(words) if "carefully" in system else words[-1])
+        options = [line.split(": ")[1] for line in page.splitlines() if ": " in line]
+        for line in options:
+            if "*" not in line:
+                values = re.findall(r"[a-z]+", line)
+                return call_text("click", value=draw.choice(values))
+        return call_text("click", value="buy" if options else draw.choice("12"))
+
+    async def score(self, token_ids):
+        raise NotImplementedError
+
+    def open_session(self, session):
+        pass
+
+    def close_session(self, session):
+        pass
+
+    def identity(self):
+        return {"model": "page-policy"}
+
+
+def _longer(previous):
+    return (*previous.prompt_ids, *previous.token_ids, 9)
+
+
+CARE = Chunk("care", title="Care", applies_when="always", procedure=("search carefully",))
+HASTE = Chunk("haste", title="Haste", applies_when="always", procedure=("hurry",))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    settings = EnvironmentSettings(world=WorldSettings(generate="small"))
+    return open_world(settings, tmp_path_factory.mktemp("worlds"))
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank((CARE, HASTE))
+
+
+@pytest.fixture
+def make_runner(world):
+    def make(policy=None) -> EpisodeRunner:
+        limits = EpisodeSettings(10, Sampling(1.0, 1.0, -1, 32), "static")
+        return EpisodeRunner(world, policy or PagePolicy(), prompt_template("compact"), limits)
+
+    return make
+
+
+@pytest.fixture
+def settings() -> RunSettings:
+    return RunSettings.model_validate(
+        {
+            "name": "test",
+            "rounds": 2,
+            "steps_per_round": 2,
+            "rollout": {"group_size": 4, "generated_groups": 6, "kept_groups": 4},
+            "gate": {"tasks": 40},
+            "report": {"wandb": "disabled"},
+        }
+    )
+
+
+@pytest.fixture
+def make_driver(world, make_runner, settings, bank):
+    def make(path: Path, policy=None, **changes) -> RoundDriver:
+        splits = Splits(tuple(world.splits().train), tuple(world.splits().val))
+        driver = RoundDriver(
+            settings.model_copy(update=changes),
+            RunFolder(path),
+            make_runner(policy),
+            splits,
+            bank,
+            Reporter(quiet=True),
+            wave_size=10,
+        )
+        driver.checkpoint = "scripted"
+        return driver
+
+    return make
+
+
+@pytest.fixture
+def page_policy():
+    return PagePolicy
+
+
+@pytest.fixture
+def killed():
+    return Killed
