@@ -78,7 +78,11 @@ def families(pool: Sequence[Intervention]) -> tuple[tuple[str, ...], ...]:
 
 
 def next_bank(
-    bank: Bank, pool: Sequence[Intervention], selected: Sequence[str], coefficients: Mapping[str, float], checkpoint: str
+    bank: Bank,
+    pool: Sequence[Intervention],
+    selected: Sequence[str],
+    coefficients: Mapping[str, float],
+    checkpoint: str,
 ) -> Bank:
     """The bank of the selected interventions in pool order, with what was measured; a rewrite keeps its logical id."""
     chunks = []

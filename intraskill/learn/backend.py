@@ -61,16 +61,10 @@ class _Training:
         bank = read_bank(bank_path(settings.bank))
         folder.claim(settings, self._meaning(bank))
         state = folder.read_state()
-        saved = folder.checkpoint_dir(state.step) if state.step else None
-        self.model = load_model(str(saved) if saved else settings.policy.model)
-        self.trainer = Trainer(
-            self.model,
-            settings.train,
-            temperature=settings.policy.sampling.temperature,
-            reference=load_model(settings.policy.model) if settings.train.kl_coef > 0 else None,
-        )
-        if saved:
-            self.trainer.load_state_dict(load_checkpoint(saved).trainer_state)
+        self.model = load_model(settings.policy.model)
+        self.trainer = Trainer(self.model, settings.train, temperature=settings.policy.sampling.temperature)
+        if state.step:
+            load_checkpoint(folder.checkpoint_dir(state.step), self.trainer)
         chat = ChatTemplate(load_tokenizer(self.model_dir))
         self.engine = BatchEngine(self.model, eos_ids(self.model), dtype=getattr(torch, settings.policy.sampler_dtype))
         self.runner = EpisodeRunner(
@@ -128,8 +122,7 @@ class _Training:
         self.driver.checkpoint = version
 
     def _save(self, step: int) -> None:
-        path = self.folder.checkpoint_dir(step)
-        save_checkpoint(path, self.model, self.model_dir, self.trainer.state_dict(), {"step": step})
+        save_checkpoint(self.folder.checkpoint_dir(step), self.trainer, self.model_dir, {"step": step})
 
     def _prune(self, step: int) -> None:
         """Drop step checkpoints that neither end a round nor belong to the last few."""

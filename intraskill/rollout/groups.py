@@ -32,9 +32,7 @@ async def run_group(runner: EpisodeRunner, plan: GroupPlan, bank: Bank, size: in
     return Group(plan.index, plan.task_id, plan.assignment, tuple(episodes))
 
 
-async def retry_all_wrong(
-    runner: EpisodeRunner, groups: Sequence[Group], bank: Bank, seed: int
-) -> dict[int, Episode]:
+async def retry_all_wrong(runner: EpisodeRunner, groups: Sequence[Group], bank: Bank, seed: int) -> dict[int, Episode]:
     """One diagnostic episode with the complete bank for every all-wrong group; returns {group index: episode}."""
     wrong = [group for group in groups if group.all_wrong]
     jobs = [

@@ -42,7 +42,7 @@ def step_metrics(
     values = _outcomes(groups, verdicts) | _assistance(groups, curriculum) | _frontier(groups, triages, retries)
     kept = verdicts.count("kept")
     for kind, name in (("technical", "technical"), ("zero_std", "zero_std")):
-        count = verdicts.count(kind)  # type: ignore[arg-type]
+        count = verdicts.count(kind)
         values[f"{name}_group_drop_count"] = count
         values[f"{name}_group_drop_rate"] = count / max(1, kept + count)
     return {PREFIX + name: float(value) for name, value in values.items()}

@@ -46,9 +46,13 @@ async def test_an_empty_bank_is_measured_bare_and_stays_empty(world, make_runner
 
 
 async def test_versions_of_one_chunk_never_meet(world, make_runner, bank, tmp_path):
-    rewrite = Candidate(Chunk("care-2", title="Care", applies_when="always", procedure=("look twice",)), "REWRITE", "care")
+    rewrite = Candidate(
+        Chunk("care-2", title="Care", applies_when="always", procedure=("look twice",)), "REWRITE", "care"
+    )
     await run(world, make_runner, bank, tmp_path, [rewrite])
-    shown = [{skill["skill_id"] for skill in row["selected_skills"]} for row in JsonlLog(tmp_path / "masked.jsonl").read()]
+    shown = [
+        {skill["skill_id"] for skill in row["selected_skills"]} for row in JsonlLog(tmp_path / "masked.jsonl").read()
+    ]
     assert not any({"care", "care-2"} <= skills for skills in shown)
     assert any("care-2" in skills for skills in shown)
 

@@ -43,7 +43,7 @@ def test_unscorable_groups_are_always_dropped_and_may_cost_another_wave(make_gro
 
 
 def test_technical_groups_in_a_row_stop_the_run(make_group):
-    with pytest.raises(TooManyTechnicalFailures, match="8 groups in a row .* environment: gone"):
+    with pytest.raises(TooManyTechnicalFailures, match=r"8 groups in a row .* environment: gone"):
         judge_all(make_group, [MIXED] * 3 + [BROKEN] * 8)
 
 
