@@ -29,9 +29,9 @@ _LATIN_UNITS = {"k": 1000, "w": 10_000, "thousand": 1000, "grand": 1000, "hundre
 
 _ARABIC = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _CHINESE = r"[零〇一二两俩三四五六七八九十百千万]"
-# A number starts at no word's inside: not in `rtx3060`, not after the point of `2.40`.
+# A number starts inside no word (`rtx3060`, but `usd40`) and not after the point of `2.40`.
 NUMBER = re.compile(
-    rf"(?<![0-9a-z_.])(?<![0-9],)"
+    rf"(?:(?<![0-9a-z_.])|(?<=usd)|(?<=rmb)|(?<=cny)|(?<=eur)|(?<=gbp))(?<![0-9],)"
     rf"(?:(?P<latin>{_ARABIC})\s?(?P<unit>k|w|thousand|grand|hundred)(?![a-z0-9])"
     rf"|(?P<mixed>(?:{_ARABIC})?{_CHINESE}(?:{_CHINESE}|[0-9]+)*)"
     rf"|(?P<plain>{_ARABIC}))",

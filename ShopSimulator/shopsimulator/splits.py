@@ -159,7 +159,7 @@ def _fill_exhaustively(components: Sequence[tuple[int, ...]], capacities: Sequen
             largest = max(map(len, components))
             why = "cannot be met" if not step else "were not met by any filling tried"
             raise ShopError(
-                f"split sizes {tuple(capacities[:-1])} {why}: linked tasks must stay together (largest group: {largest}); "
+                f"split sizes {tuple(capacities[:-1])} {why}: linked tasks stay together (largest group: {largest}); "
                 "change the sizes"
             )
     bins: list[list[int]] = [[] for _ in capacities]

@@ -13,14 +13,18 @@ import unicodedata
 
 # Han (with extensions A and beyond the BMP), kana and Hangul: scripts read character by character.
 _CJK = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_RUN = re.compile(rf"[{_CJK}]+|[0-9]+\.[0-9]+(?![0-9a-z.])|[^\W_{_CJK}]+")
-_PART = re.compile(r"[0-9]+|[^\W\d_]+")
+_RUN = re.compile(rf"[{_CJK}]+|[0-9]+(?:\.[0-9]+)+[a-z]*|[^\W_{_CJK}]+")
+_PART = re.compile(r"[0-9.]+|[^\W\d_]+")
+_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _HAS_CJK = re.compile(rf"[{_CJK}]")
 
 
 def fold(text: str) -> str:
     """NFKC, case-folded, white space collapsed: two texts that look alike compare equal."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    if text.isascii():
+        return " ".join(text.lower().split())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.split())
 
 
 def has_cjk(text: str) -> bool:
@@ -32,10 +36,14 @@ def _is_cjk_run(run: str) -> bool:
     return _HAS_CJK.match(run) is not None
 
 
+def _runs(text: str) -> list[str]:
+    return _RUN.findall(_THOUSANDS.sub("", fold(text)))
+
+
 def index_tokens(text: str) -> list[str]:
     """Every token under which `text` can be found, repetitions kept."""
     tokens: list[str] = []
-    for run in _RUN.findall(fold(text)):
+    for run in _runs(text):
         if _is_cjk_run(run):
             tokens += [run[i : i + 2] for i in range(len(run) - 1)]
             tokens += run
@@ -47,7 +55,7 @@ def index_tokens(text: str) -> list[str]:
 def query_tokens(text: str) -> list[str]:
     """Tokens a query asks for: words, Chinese bigrams, and single characters only where they stand alone."""
     tokens: list[str] = []
-    for run in _RUN.findall(fold(text)):
+    for run in _runs(text):
         if not _is_cjk_run(run):
             tokens += _with_parts(run)
         elif len(run) == 1:
@@ -59,12 +67,12 @@ def query_tokens(text: str) -> list[str]:
 
 def _with_parts(word: str) -> list[str]:
     parts = _PART.findall(word)
-    return [word, *parts] if len(parts) > 1 and "." not in word else [word]
+    return [word, *parts] if len(parts) > 1 else [word]
 
 
 def model_tokens(text: str) -> list[str]:
     """Words that mix letters and digits, such as `rx580`: mostly model numbers."""
-    words = (run for run in _RUN.findall(fold(text)) if not _is_cjk_run(run))
+    words = (run for run in _runs(text) if not _is_cjk_run(run))
     return [word for word in words if re.search(r"[a-z]", word) and re.search(r"[0-9]", word)]
 
 
