@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from intraskill.records import Reset, StepResult, TurnRequest, Turn
+from intraskill.records import Reset, StepResult, Turn, TurnRequest
 
 
 @runtime_checkable

@@ -32,7 +32,7 @@ CONTRIBUTIONS_SCHEMA = "intraskill-contributions-v1"
 
 @dataclass(frozen=True)
 class GatePlan:
-    """What one gate runs. `round_index` -1 is Gate A; `checkpoint` names the weights; `wave_size` episodes run at once."""
+    """What one gate runs. `round_index` -1 is Gate A, `checkpoint` names the weights, `wave_size` is in episodes."""
 
     task_ids: tuple[int, ...]
     budget: int
