@@ -111,7 +111,7 @@ def test_published_observations_fit(published_json):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_intervals_cover_the_truth_and_the_errors_are_neither_small_nor_large(estimator, share):
-    effects, repetitions = [0.25, 0.0], 300
+    effects, repetitions = [0.25, 0.0], 200
     estimates = [
         fit(*simulate(effects, 120, seed, share=share, bare_rate=0.5 - 0.25 * share / 2), estimator)
         for seed in range(repetitions)
@@ -128,7 +128,7 @@ def test_intervals_cover_the_truth_and_the_errors_are_neither_small_nor_large(es
 
 @pytest.mark.parametrize("estimator", ["mean_delta", "adjusted"])
 def test_the_error_of_the_mean_baseline_is_counted(estimator):
-    estimates = [fit(*simulate([0.2], 120, seed, share=0.0), estimator) for seed in range(600)]
+    estimates = [fit(*simulate([0.2], 120, seed, share=0.0), estimator) for seed in range(400)]
     values = np.array([estimate.coefficients["c0"] for estimate in estimates])
     for errors in ("standard_errors", "standard_errors_hc3"):
         stated = np.array([getattr(estimate, errors)["c0"] for estimate in estimates])
