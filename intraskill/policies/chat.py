@@ -67,6 +67,7 @@ class ChatTemplate:
         self.starts_in_think = opening.rstrip().endswith(THINK_OPEN)
         self.shows_tools = _TOOL_MARK in opening
         self.prefix_preserving = self._check(opening)
+        self._answer_wrap = self._find_answer_wrap()
 
     def initial_ids(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
         """The whole conversation and the generation prompt."""
@@ -74,6 +75,8 @@ class ChatTemplate:
 
     def extension_ids(self, new_messages: Sequence[Message]) -> tuple[int, ...]:
         """What follows a reply (which ends with its end-of-turn token) up to where the model speaks again."""
+        if self._answer_wrap and len(new_messages) == 1 and new_messages[0]["role"] == "tool":
+            return self.encode(str(new_messages[0]["content"]).join(self._answer_wrap))
         return self.encode(self._extension(new_messages))
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -111,6 +114,20 @@ class ChatTemplate:
         text = self._render((*_OPENING, reply, *new_messages), ())
         after_mark = text.index(_MARK) + len(_MARK)
         return text[text.index(self.end_of_turn, after_mark) + len(self.end_of_turn) :]
+
+    def _find_answer_wrap(self) -> tuple[str, str] | None:
+        """What stands before and after one tool message's content, where the template leaves the content alone.
+
+        Almost every extension is one tool message, and rendering a conversation costs as much as an environment step.
+        """
+        before, found, after = self._extension(
+            ({"role": "tool", "tool_call_id": "call_0", "content": _MARK},)
+        ).rpartition(_MARK)
+        for content in ("\n zq  Answer <zq>\n\n", ""):
+            answer: Message = {"role": "tool", "tool_call_id": "call_0", "content": content}
+            if not found or self._extension((answer,)) != f"{before}{content}{after}":
+                return None
+        return before, after
 
     def _find_end_of_turn(self) -> str:
         """The first control token after an assistant message's text."""

@@ -62,13 +62,13 @@ async def post_json(
                 answer = response.json()
                 if isinstance(answer, dict) and not answer.get("error"):  # some gateways wrap failures in a 200
                     return answer
-            problem = f"HTTP {response.status_code}: {redact(_shortened(response.text), secret)}"
+            problem = f"HTTP {response.status_code}: {_shortened(redact(response.text, secret))}"
             if response.is_error and response.status_code not in _AGAIN and response.status_code < 500:
-                raise Refused(response.status_code, redact(_shortened(response.text), secret))
+                raise Refused(response.status_code, _shortened(redact(response.text, secret)))
             asked = retry_after(response)
             pause = pause if asked is None else min(asked, retry.cap_s)
         except (httpx.TransportError, ValueError) as error:  # ValueError: a body that is no JSON
-            problem = redact(f"{type(error).__name__}: {_shortened(str(error))}", secret)
+            problem = f"{type(error).__name__}: {_shortened(redact(str(error), secret))}"
         if attempt + 1 < retry.attempts:
             log.info("%s failed (%s); attempt %d of %d in %.1f s", shown, problem, attempt + 2, retry.attempts, pause)
             await asyncio.sleep(pause)

@@ -1,0 +1,141 @@
+import builtins
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intraskill.agent.tools import build_tools
+from intraskill.errors import UserError
+from intraskill.policies.chat import ChatTemplate, load_tokenizer
+
+TOOLS = build_tools({}, "static")
+OPENING = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Buy oak. 买橡木"})
+PAGE = {"role": "tool", "tool_call_id": "c1", "content": "1 oak\n2 pine <b> 橡木"}
+CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "oak"}'}}],
+}
+CALL_TEXT = "<tool_call>\n<function=search>\n<parameter=query>\noak\n</parameter>\n</function>\n</tool_call>"
+
+
+def grown(chat, reply, new):
+    return (*chat.initial_ids(OPENING, TOOLS), *chat.encode(reply), chat.end_of_turn_id, *chat.extension_ids(new))
+
+
+def test_extending_equals_rendering_anew(chat):
+    assert chat.prefix_preserving
+    assert grown(chat, CALL_TEXT, [PAGE]) == chat.initial_ids((*OPENING, CALL, PAGE), TOOLS)
+    feedback = {"role": "user", "content": "no_tool_call\nsearch"}
+    said = {"role": "assistant", "content": "hm"}
+    assert grown(chat, "hm", [feedback]) == chat.initial_ids((*OPENING, said, feedback), TOOLS)
+
+
+def test_several_answers_extend_together(chat):
+    two = CALL | {"tool_calls": [CALL["tool_calls"][0], CALL["tool_calls"][0] | {"id": "c2"}]}
+    answers = [PAGE, PAGE | {"tool_call_id": "c2"}]
+    assert grown(chat, CALL_TEXT * 2, answers) == chat.initial_ids((*OPENING, two, *answers), TOOLS)
+
+
+@given(st.text(max_size=60), st.sampled_from(["tool", "user"]))
+def test_any_text_extends_as_it_renders(chat, content, role):
+    message = {"role": role, "content": content, "tool_call_id": "c1"}
+    reply, text = (CALL, CALL_TEXT) if role == "tool" else ({"role": "assistant", "content": "hm"}, "hm")
+    assert grown(chat, text, [message]) == chat.initial_ids((*OPENING, reply, message), TOOLS)
+
+
+@given(st.text(max_size=60))
+def test_decoding_undoes_encoding(chat, text):
+    ids = chat.encode(text)
+    assert chat.decode(ids) == text
+    assert chat.decode((*ids, chat.end_of_turn_id)) == text
+
+
+def test_control_tokens_inside_a_reply_stay_visible(chat):
+    ids = (*chat.encode("a"), chat.end_of_turn_id, *chat.encode("b"), chat.end_of_turn_id)
+    assert chat.decode(ids) == "a<|im_end|>b"
+    assert chat.decode(()) == ""
+
+
+def test_a_template_that_forgets_reasoning_is_recognised(make_tokenizer, forgetful_template):
+    chat = ChatTemplate(make_tokenizer(forgetful_template))
+    assert not chat.prefix_preserving
+    assert grown(chat, CALL_TEXT, [PAGE]) == chat.initial_ids((*OPENING, CALL, PAGE), TOOLS)
+
+
+def test_an_empty_think_block_on_the_last_message_does_not_confuse_extension(make_tokenizer, qwen_template):
+    """Some templates write `<think></think>` into the last assistant message and drop it once others follow."""
+    think = "{% if loop.last %}<think>\n\n</think>\n\n{% endif %}{{ message.content }}"
+    template = qwen_template.replace("{{ message.content }}\n{%- for call", think + "\n{%- for call")
+    assert template != qwen_template
+    chat = ChatTemplate(make_tokenizer(template))
+    assert grown(chat, CALL_TEXT, [PAGE]) == chat.initial_ids((*OPENING, CALL, PAGE), TOOLS)
+
+
+def test_where_the_prompt_opens_the_reasoning(make_tokenizer, qwen_template):
+    opened = qwen_template.replace(
+        "<|im_start|>assistant\n{% endif -%}", "<|im_start|>assistant\n<think>\n{% endif -%}"
+    )
+    assert opened != qwen_template
+    assert ChatTemplate(make_tokenizer(opened)).starts_in_think
+    closed = opened.replace("<think>\n{% endif -%}", "<think>\n\n</think>\n\n{% endif -%}")
+    assert not ChatTemplate(make_tokenizer(closed)).starts_in_think
+
+
+def test_the_end_of_turn_is_the_templates_not_the_tokenizers(make_tokenizer, qwen_template):
+    tokenizer = make_tokenizer(qwen_template)
+    tokenizer.eos_token = "<|endoftext|>"
+    assert ChatTemplate(tokenizer).end_of_turn == "<|im_end|>"
+
+
+def test_tools_may_be_left_out_of_the_prompt(make_tokenizer, qwen_template):
+    template = qwen_template.replace("{{ tool.function | tojson }}", "")
+    chat = ChatTemplate(make_tokenizer(template))
+    assert not chat.shows_tools
+
+
+PLAIN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        (None, "no chat template"),
+        (PLAIN, "tool"),
+        ("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", "no control token"),
+        ("{{ raise_exception('only user and assistant roles') }}", "only user and assistant roles"),
+        ("{% for m in messages %}{{ m.nothing.at.all }}{% endfor %}", "cannot render"),
+    ],
+)
+def test_templates_that_cannot_carry_an_episode_are_refused(make_tokenizer, template, says):
+    with pytest.raises(UserError, match=says):
+        ChatTemplate(make_tokenizer(template))
+
+
+def test_a_tokenizer_directory_loads_and_means_the_same(tokenizer_dir, chat):
+    loaded = ChatTemplate(load_tokenizer(tokenizer_dir))
+    assert loaded.identity() == chat.identity()
+    assert loaded.initial_ids(OPENING, TOOLS) == chat.initial_ids(OPENING, TOOLS)
+
+
+def test_a_directory_without_a_tokenizer_is_named(tmp_path):
+    with pytest.raises(UserError, match="no usable tokenizer"):
+        load_tokenizer(tmp_path)
+    with pytest.raises(UserError, match="is not a directory"):
+        load_tokenizer(tmp_path / "missing")
+
+
+def test_without_transformers_the_remedy_is_named(monkeypatch, tmp_path):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "transformers":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match="`local` extra"):
+        load_tokenizer(tmp_path)
