@@ -7,6 +7,7 @@ template engine; the only trusted markup are the pictures, whose text matplotlib
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from intraskill.report.effects import Z95, Effect, gap, rise
-from intraskill.report.plots import PICTURES, clean, inline_svg, write_pictures
+from intraskill.report.plots import Picture, clean, draw_pictures, inline_svg
 from intraskill.report.rounds import RoundSummary, summarize_rounds
 from intraskill.report.run_data import GateFile, RunData, read_run
 from intraskill.report.tables import percent, points
@@ -26,27 +27,29 @@ def write_report(run_dir: Path | str) -> Path:
     """Write `report/index.html` and the pictures beside it; returns the page. Raises `UserError`."""
     data = read_run(run_dir)
     directory = data.path / "report"
-    write_pictures(data, directory)
+    pictures = draw_pictures(data)
+    for name, picture in pictures.items():
+        write_bytes_atomic(directory / f"{name}.svg", picture.svg)
+        write_bytes_atomic(directory / f"{name}.png", picture.png)
     page = directory / "index.html"
-    write_bytes_atomic(page, render_page(data).encode("utf-8", "replace"))
+    write_bytes_atomic(page, render_page(data, pictures).encode("utf-8", "replace"))
     return page
 
 
-def render_page(data: RunData) -> str:
-    """The page as text."""
+def render_page(data: RunData, pictures: Mapping[str, Picture]) -> str:
+    """The page as text, with the pictures inside."""
     environment = Environment(
         loader=PackageLoader("intraskill.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"percent": percent, "points": points, "label": clean, "signed": _signed}
     summaries = summarize_rounds(data)
-    svgs = {name: inline_svg(data, name) for name in PICTURES}
     return environment.get_template("report.html").render(
         run=data,
         state="finished" if data.finished else "in progress",
         facts=_facts(data),
         cards=_cards(data, summaries),
         rounds=summaries,
-        pictures={name: Markup(svg) for name, svg in svgs.items() if svg},
+        pictures={name: Markup(inline_svg(picture.svg, name)) for name, picture in pictures.items()},
         gates=[_gate(gate) for gate in reversed(data.gates)],
         bank=data.banks[-1].chunks if data.banks else (),
         settings=json.dumps(data.settings, indent=2, ensure_ascii=False),

@@ -4,8 +4,8 @@
 with the whole bank. `chunks`: each chunk's measured effect with its 95 % interval, gate by gate. `bank`: which chunks
 were in force in which round, and how often they were shown.
 
-A picture is drawn in the colours of a `Theme`. Files (SVG and PNG) use literal ones; the page embeds SVG whose
-colours are CSS variables, so that one drawing fits a light and a dark page.
+A picture is drawn in the colours of a `Theme`. The page embeds the same SVG with CSS variables in their place, so
+that one drawing fits a light and a dark page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -26,9 +25,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from intraskill.report.run_data import REWARD, SUCCESS, GateFile, RunData
-from intraskill.store import write_bytes_atomic
 
 Z95 = 1.959964
+WIDTH = 9.0  # inches; the same for all, so that text comes out equally large
 TRAILING = 5
 GATES_SHOWN = 6
 
@@ -49,7 +48,7 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours by role. All are opaque hex values, so that the SVG names each of them exactly once per use."""
+    """Colours by role. All differ, so that a page can tell the roles apart in the finished SVG."""
 
     ink: str = "#1f2933"
     muted: str = "#8b95a1"
@@ -64,7 +63,6 @@ class Theme:
 
 
 ROLES = tuple(Theme.__dataclass_fields__)
-PAGE_THEME = Theme(**{role: f"#0a0b{index + 1:02x}" for index, role in enumerate(ROLES)})
 
 CONDITIONS = {
     "skill_free": ("no skill", "free", "-"),
@@ -92,7 +90,7 @@ def draw_training(data: RunData, theme: Theme) -> Figure | None:
     """Reward and success of every training step, with their trailing mean."""
     if not data.steps:
         return None
-    figure, axes = _canvas(theme, 9.0, 3.1, columns=2)
+    figure, axes = _canvas(theme, WIDTH, 3.1, columns=2)
     steps = [int(row["step"]) for row in data.steps]
     for axis, key, title in zip(axes, (SUCCESS, REWARD), ("Success in training episodes", "Mean reward in training")):
         points = [(step, float(row[key])) for step, row in zip(steps, data.steps) if row.get(key) is not None]
@@ -100,7 +98,7 @@ def draw_training(data: RunData, theme: Theme) -> Figure | None:
         axis.plot(xs, ys, "o", color=theme.greedy, markersize=3.5, label="one step")
         axis.plot(xs, trailing_mean(ys), color=theme.free, label=f"mean of the last {TRAILING} steps")
         _round_lines(axis, data, theme)
-        axis.set_title(title)
+        axis.set_title(title, color=theme.ink)
         axis.set_xlabel("training step")
         axis.set_ylim(0, 1)
     axes[0].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -113,7 +111,7 @@ def draw_validation(data: RunData, theme: Theme) -> Figure | None:
     series = {name: data.series(name, "success_rate") for name in CONDITIONS}
     if not any(series.values()):
         return None
-    figure, (axis,) = _canvas(theme, 9.0, 3.7)
+    figure, (axis,) = _canvas(theme, WIDTH, 3.7)
     for name, (label, role, line) in CONDITIONS.items():
         if not series[name]:
             continue
@@ -121,9 +119,9 @@ def draw_validation(data: RunData, theme: Theme) -> Figure | None:
         color = getattr(theme, role)
         axis.plot(xs, ys, line, color=color, marker="o", markersize=5, label=label)
         bounds = [Z95 * error for error in _errors(data, name, xs)]
-        axis.errorbar(xs, ys, yerr=bounds, fmt="none", ecolor=color, elinewidth=1.2, capsize=3)
+        axis.errorbar(xs, ys, yerr=bounds, fmt="none", color=color, ecolor=color, elinewidth=1.2, capsize=3)
     _shade_gap(axis, series, theme)
-    axis.set_title("Success on the validation tasks")
+    axis.set_title("Success on the validation tasks", color=theme.ink)
     axis.set_xlabel("training step")
     axis.set_ylim(0, 1)
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -159,17 +157,16 @@ def draw_chunks(data: RunData, theme: Theme) -> Figure | None:
     gates = gates if len(gates) <= GATES_SHOWN else [gates[0], *gates[-(GATES_SHOWN - 1) :]]
     names = list(dict.fromkeys(str(row["intervention_id"]) for gate in gates for row in gate.measured))
     titles = data.titles()
-    figure, axes = _canvas(
-        theme, 3.0 + 1.75 * max(2, len(gates)), 1.1 + 0.34 * len(names), columns=len(gates), share=True
-    )
+    figure, axes = _canvas(theme, WIDTH, 1.1 + 0.34 * len(names), columns=len(gates), share=True)
     for axis, gate in zip(axes, gates):
         _forest(axis, gate, names, theme)
-        axis.set_title("start" if gate.round < 0 else f"round {gate.round}")
+        axis.set_title("start" if gate.round < 0 else f"round {gate.round}", color=theme.ink)
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.xaxis.set_major_locator(MaxNLocator(3))
     axes[0].set_yticks(range(len(names)), [clean(titles.get(name, name)) for name in names])
     for axis in axes[1:]:
         axis.tick_params(axis="y", left=False)
+        axis.spines["left"].set_visible(False)
     figure.supxlabel("effect on the reward of having the chunk in the prompt", fontsize=9.5, color=theme.ink)
     return figure
 
@@ -191,7 +188,7 @@ def draw_bank(data: RunData, theme: Theme) -> Figure | None:
         return None
     names = list(dict.fromkeys(str(chunk["skill_id"]) for bank in data.banks for chunk in bank.chunks))
     titles = data.titles()
-    figure, (axis,) = _canvas(theme, 3.4 + 0.95 * max(3, len(data.banks)), 0.9 + 0.34 * max(1, len(names)))
+    figure, (axis,) = _canvas(theme, WIDTH, 0.6 + 0.36 * max(1, len(names)))
     for column, bank in enumerate(data.banks):
         for chunk in bank.chunks:
             row = names.index(str(chunk["skill_id"]))
@@ -224,13 +221,12 @@ def _canvas(
     """A transparent figure with `columns` axes, coloured by the theme."""
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0)
-    axes = figure.subplots(1, columns, squeeze=False, sharey=share)[0]
+    axes = figure.subplots(1, columns, squeeze=False, sharex=share, sharey=share)[0]
     for axis in axes:
         axis.patch.set_alpha(0)
         axis.grid(True, color=theme.grid, linewidth=0.8)
         axis.set_axisbelow(True)
         axis.tick_params(colors=theme.ink)
-        axis.title.set_color(theme.ink)
         axis.xaxis.label.set_color(theme.ink)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
         for spine in axis.spines.values():
@@ -249,39 +245,41 @@ def _legend(axis: Any, theme: Theme) -> None:
     axis.legend(loc="lower right", labelcolor=theme.ink, fontsize=8.5, ncols=2)
 
 
-def _render(figure: Figure, kind: str, **options: Any) -> bytes:
+def _render(figure: Figure, kind: str, theme: Theme, **options: Any) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format=kind, **options)
+        figure.savefig(buffer, format=kind, facecolor=theme.paper, **options)
     return buffer.getvalue()
 
 
-def write_pictures(data: RunData, directory: Path) -> list[Path]:
-    """Write every picture there is something to show on as SVG and PNG; returns the files."""
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One drawing in both file formats."""
+
+    svg: bytes
+    png: bytes
+
+
+def draw_pictures(data: RunData) -> dict[str, Picture]:
+    """Every picture there is something to show on, by name, in the order of the page."""
     theme = Theme()
-    written = []
+    pictures = {}
     for name, draw in PICTURES.items():
         with matplotlib.rc_context(STYLE | {"svg.hashsalt": name}):
             figure = draw(data, theme)
-            if figure is None:
-                continue
-            for kind, options in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 160})):
-                path = directory / f"{name}.{kind}"
-                write_bytes_atomic(path, _render(figure, kind, facecolor=theme.paper, **options))
-                written.append(path)
-    return written
+            if figure is not None:
+                svg = _render(figure, "svg", theme, metadata={"Date": None})
+                pictures[name] = Picture(svg, _render(figure, "png", theme, dpi=160))
+    return pictures
 
 
-def inline_svg(data: RunData, name: str) -> str | None:
-    """The picture as an SVG element for the page, its colours as CSS variables; None when there is nothing to show."""
-    with matplotlib.rc_context(STYLE | {"svg.hashsalt": name}):
-        figure = PICTURES[name](data, PAGE_THEME)
-        if figure is None:
-            return None
-        text = _render(figure, "svg", metadata={"Date": None}).decode()
+def inline_svg(svg: bytes, label: str) -> str:
+    """The picture as an SVG element for a page, its colours as CSS variables named by role."""
+    text = svg.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    theme = Theme()
     for role in ROLES:
-        text = text.replace(getattr(PAGE_THEME, role), f"var(--{role})")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
+        text = text.replace(getattr(theme, role), f"var(--{role})")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,0 +1,72 @@
+"""Status and tables say where a run stands."""
+
+import io
+import os
+from collections.abc import Callable
+
+from rich.console import Console
+
+from intraskill.report.status import render_status, status
+from intraskill.report.tables import round_table
+from intraskill.store import RunLock, read_json, write_json_atomic
+
+
+def shown(renderable: object, width: int = 140) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+def test_a_finished_run(make_run: Callable) -> None:
+    report = status(make_run().run(4).path)
+    assert report["state"] == "finished"
+    assert (report["step"], report["total_steps"], report["rounds_closed"]) == (20, 20, 4)
+    assert report["validation_first"]["skill_free"] == 0.3
+    assert report["validation_last"]["skill_free"] == 0.7
+    assert report["bank"] == ["brand-first", "recent-material", "colour-click", "budget-size"]
+    text = render_status(report)
+    assert "70.0 % without skills at step 20 (+40.0 points since the start), 79.2 % with the full bank" in text
+
+
+def test_a_fresh_run_and_one_cut_short(make_run: Callable) -> None:
+    builder = make_run()
+    builder.start()
+    report = status(builder.path)
+    assert report["state"] == "not started"
+    assert report["validation_last"] is None
+    assert "not measured yet" in render_status(report)
+    builder.gate(-1, 0)
+    builder.open_round(0)
+    builder.step(0, 1)
+    report = status(builder.path)
+    assert (report["state"], report["step"]) == ("stopped", 1)
+    assert f"intraskill report {builder.path}" in render_status(report)
+
+
+def test_a_running_one_names_its_process(make_run: Callable) -> None:
+    builder = make_run().run(1)
+    with RunLock(builder.path):
+        report = status(builder.path)
+        assert (report["state"], report["process"]) == ("running", os.getpid())
+        assert f"running (process {os.getpid()})" in render_status(report)
+
+
+def test_the_table_has_a_row_per_round_and_the_closing_gate(make_run: Callable) -> None:
+    builder = make_run().run(2)
+    text = shown(round_table(builder.path, -1))
+    assert "be-polite, hurry" in text
+    assert "non_positive" in text
+    assert "gate of the initial bank: 400 paired tasks" in text
+    assert "gate of" not in shown(round_table(builder.path))
+    rows = [line for line in shown(round_table(builder.path)).splitlines() if line.startswith("│")]
+    assert [row.split("│")[1].strip() for row in rows] == ["start", "0", "1"]
+
+
+def test_markup_in_names_is_shown_as_it_is(make_run: Callable) -> None:
+    builder = make_run("demo")
+    builder.run(1)
+    path = builder.path / "gate_a" / "contributions.json"
+    document = read_json(path)
+    document["contributions"][0]["intervention_id"] = "[red]x[/red]"
+    write_json_atomic(path, document)
+    assert "[red]x[/red]" in shown(round_table(builder.path, -1))
