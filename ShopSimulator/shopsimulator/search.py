@@ -59,24 +59,26 @@ class SearchIndex:
 
     def search(self, query: str, limit: int = 150) -> list[Hit]:
         """Best `limit` products for a free-text query; a product without any of its tokens is no hit."""
-        return list(self._ranked(query, limit))
+        asins, scores = self._ranked(query, limit)
+        return list(map(Hit, asins, np.round(scores * _UNIT, 9).tolist()))
 
-    def _rank(self, query: str, limit: int) -> tuple[Hit, ...]:
+    def asins(self, query: str, limit: int = 150) -> tuple[str, ...]:
+        """The products of `search` without their scores, for callers in a hurry."""
+        return self._ranked(query, limit)[0]
+
+    def _rank(self, query: str, limit: int) -> tuple[tuple[str, ...], np.ndarray]:
+        """Asins, best first, with their integer scores."""
         found = [postings for token in self._tokens(query) if len((postings := self._lookup(token))[0])]
-        if not found or limit < 1:
-            return ()
         scores = np.zeros(len(self._asins), dtype=np.int64)
+        if not found or limit < 1:
+            return (), scores[:0]
         for rows, values in found:
             scores[rows] += values
-        hits = found[0][0] if len(found) == 1 else np.flatnonzero(scores)
+        hits = np.flatnonzero(scores >= _floor(found, scores, limit))
         # One integer per hit that sorts by score, then by asin.
         keys = scores[hits] * len(self._asins) + (len(self._asins) - 1 - hits)
-        if len(hits) > limit:
-            best = np.argpartition(keys, len(keys) - limit)[-limit:]
-            hits, keys = hits[best], keys[best]
-        ordered = hits[np.argsort(-keys)]
-        values = np.round(scores[ordered] * _UNIT, 9).tolist()
-        return tuple(map(Hit, [self._asins[row] for row in ordered.tolist()], values))
+        ordered = hits[np.argsort(-keys)][:limit]
+        return tuple([self._asins[row] for row in ordered.tolist()]), scores[ordered]
 
     def _tokens(self, query: str) -> list[str]:
         """Distinct tokens of the query; a bigram the catalog does not know is read as its characters."""
@@ -100,6 +102,18 @@ class SearchIndex:
         if rows:  # words the catalog does not know are not remembered: their number has no bound
             self._postings[token] = postings
         return postings
+
+
+def _floor(found: list[Postings], scores: np.ndarray, limit: int) -> int:
+    """A score that none of the best `limit` products falls below: most rows need no sorting then.
+
+    The `limit`-th best of any subset is one; the rows of the rarest token that has as many make a small, good subset.
+    """
+    enough = [rows for rows, _ in found if len(rows) >= limit]
+    if not enough:
+        return 1  # every score is at least 1
+    reached = scores[min(enough, key=len)]
+    return int(np.partition(reached, len(reached) - limit)[len(reached) - limit])
 
 
 _SELECT = f"SELECT rowid, bm25(products, {', '.join(map(str, FIELDS.values()))}) FROM products WHERE products MATCH ?"
