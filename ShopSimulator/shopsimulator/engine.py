@@ -47,6 +47,7 @@ class ShopWorld:
         self._index = SearchIndex(catalog)
         self._price_ranges: dict[str, tuple[float | None, float | None]] = {}  # by asin, filled as products are shown
         self.rules = Rules(
+            products=catalog.products,
             search=self._search,
             price_range=self._price_range,
             page_size=self.settings.page_size,
@@ -80,9 +81,8 @@ class ShopWorld:
                 f"task {task_id} is not in this catalog ({len(self.catalog.tasks)} tasks); take an id of its splits"
             ) from None
 
-    def _search(self, query: str) -> tuple[Product, ...]:
-        products = self.catalog.products
-        return tuple(products[hit.asin] for hit in self._index.search(query, self.settings.max_hits))
+    def _search(self, query: str) -> tuple[str, ...]:
+        return self._index.asins(query, self.settings.max_hits)
 
     def _price_range(self, product: Product) -> tuple[float | None, float | None]:
         known = self._price_ranges.get(product.asin)

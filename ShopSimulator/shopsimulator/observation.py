@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from shopsimulator.catalog import Product
-from shopsimulator.pages import Page, Rules, clickable, page_count, result_label, visible_hits
+from shopsimulator.pages import Page, Rules, clickable, page_count, visible_results
 from shopsimulator.pricing import variant_price
 from shopsimulator.wording import Rendering, Words, words
 
@@ -43,9 +43,8 @@ def observe(page: Page, rules: Rules, language: str, step: int, last: dict[str, 
 def _result_rows(page: Page, rules: Rules) -> list[dict[str, Any]]:
     """The current hits with their listed prices; what a choice really costs only the product page tells."""
     rows = []
-    for ordinal, product in enumerate(visible_hits(page, rules.page_size), 1):
+    for label, product in visible_results(page, rules).items():
         low, high = (product.pricing[0], product.pricing[-1]) if product.pricing else rules.price_range(product)
-        label = result_label(product, ordinal, rules.rendering)
         rows.append({"asin": product.asin, "title": product.title, "price": low, "price_high": high, "label": label})
     return rows
 

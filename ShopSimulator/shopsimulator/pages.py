@@ -25,11 +25,14 @@ _SECOND_ACTION = re.compile(r"\]\s*(search|click)\[")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Where the shopper stands. `hits` and `index` survive a visit to a product, so that going back finds them."""
+    """Where the shopper stands.
+
+    `hits` (asins) and `index` (results page) survive a visit to a product, so that going back finds them again.
+    """
 
     kind: PageKind = "search"
     query: str = ""
-    hits: tuple[Product, ...] = ()
+    hits: tuple[str, ...] = ()
     index: int = 0
     product: Product | None = None
     selected: Mapping[str, str] = field(default_factory=dict)
@@ -44,9 +47,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What pages depend on besides the shopper: the index, the prices, the page size and the words on the buttons."""
+    """What pages depend on besides the shopper: the shop's products and index, the page size, the words on buttons."""
 
-    search: Callable[[str], tuple[Product, ...]]
+    products: Mapping[str, Product]
+    search: Callable[[str], tuple[str, ...]]
     price_range: Callable[[Product], tuple[float | None, float | None]]
     page_size: int
     rendering: Rendering
@@ -83,21 +87,18 @@ def page_count(page: Page, page_size: int) -> int:
     return max(1, -(-len(page.hits) // page_size))
 
 
-def visible_hits(page: Page, page_size: int) -> tuple[Product, ...]:
-    """The hits of the current results page."""
-    return page.hits[page.index * page_size : (page.index + 1) * page_size]
-
-
-def result_label(product: Product, ordinal: int, rendering: Rendering) -> str:
-    """What a result is clicked by: its asin, or in the compact rendering its ordinal (from 1) on the page."""
-    return product.asin if rendering == "full" else str(ordinal)
+def visible_results(page: Page, rules: Rules) -> dict[str, Product]:
+    """The current results page by label: the asin, or in the compact rendering the ordinal (from 1) on the page."""
+    first = page.index * rules.page_size
+    asins = page.hits[first : first + rules.page_size]
+    labels = asins if rules.rendering == "full" else map(str, range(1, len(asins) + 1))
+    return {label: rules.products[asin] for label, asin in zip(labels, asins)}
 
 
 def clickable(page: Page, rules: Rules) -> list[str]:
     """Exactly the values that `click[...]` accepts here, in the order they are shown, each once."""
     if page.kind == "results":
-        shown = visible_hits(page, rules.page_size)
-        values = [result_label(product, n, rules.rendering) for n, product in enumerate(shown, 1)]
+        values = list(visible_results(page, rules))
         if page.index + 1 < page_count(page, rules.page_size):
             values.append(rules.words.next)
         if page.index > 0:
@@ -119,9 +120,9 @@ def clickable(page: Page, rules: Rules) -> list[str]:
 
 
 def _click_results(page: Page, value: str, rules: Rules) -> tuple[Page, str]:
-    for ordinal, product in enumerate(visible_hits(page, rules.page_size), 1):
-        if result_label(product, ordinal, rules.rendering) == value:
-            return replace(page, kind="product", product=product, selected={}), "ok"
+    product = visible_results(page, rules).get(value)
+    if product is not None:
+        return replace(page, kind="product", product=product, selected={}), "ok"
     if value == rules.words.next and page.index + 1 < page_count(page, rules.page_size):
         return replace(page, index=page.index + 1), "ok"
     if value == rules.words.previous and page.index > 0:
