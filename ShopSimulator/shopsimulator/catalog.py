@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 import orjson
 
 from shopsimulator.errors import ShopError
+from shopsimulator.files import write_atomic
 from shopsimulator.products import OptionValue, Product, PurchaseTask, price_changing_axes
 from shopsimulator.schema import RecordProblem, read_record
 from shopsimulator.text import has_cjk
@@ -93,18 +93,8 @@ def inspect_catalog(path: str | Path) -> Inspection:
 
 def write_catalog(path: str | Path, records: Sequence[dict[str, Any]]) -> None:
     """Write records as one JSON array, gzipped if the name ends in `.gz`; the same records give the same bytes."""
-    target = Path(path)
     data = orjson.dumps(list(records))
-    if target.suffix == ".gz":
-        data = gzip.compress(data, compresslevel=6, mtime=0)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(data)
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ShopError(f"{path}: cannot write the catalog: {error.strerror or error}") from error
+    write_atomic(path, gzip.compress(data, compresslevel=6, mtime=0) if Path(path).suffix == ".gz" else data)
 
 
 def inspect_records(records: Sequence[Any]) -> Inspection:

@@ -20,7 +20,7 @@ def variant_price(product: Product, selected: Mapping[str, str]) -> float | None
         return None
     if changing:
         return _price_of(product, changing[0], selected.get(changing[0]))
-    chosen = {_price_of(product, axis, value) for axis, value in selected.items()} - {None}
+    chosen = {price for axis, value in selected.items() if (price := _price_of(product, axis, value)) is not None}
     for candidates in (chosen, _constant_prices(product), set(product.pricing)):
         if candidates:
             return candidates.pop() if len(candidates) == 1 else None
@@ -28,22 +28,25 @@ def variant_price(product: Product, selected: Mapping[str, str]) -> float | None
 
 
 def price_range(product: Product) -> tuple[float, float] | None:
-    """Lowest and highest known price over all selections; None when no price is known."""
+    """Lowest and highest price that is known of the product; None when no price is known."""
     changing = price_changing_axes(product)
     if changing:
         prices = [value.price for value in product.options[changing[0]] if value.price is not None]
         return min(prices), max(prices)
-    price = variant_price(product, {})
-    if price is not None:
+    constant = _constant_prices(product)
+    if len(constant) == 1:
+        (price,) = constant
         return price, price
-    return (product.pricing[0], product.pricing[-1]) if product.pricing else None
+    printed = {value.price for values in product.options.values() for value in values if value.price is not None}
+    known = sorted(printed | set(product.pricing))
+    return (known[0], known[-1]) if known else None
 
 
 def _price_of(product: Product, axis: str, value: str | None) -> float | None:
     return next((option.price for option in product.options.get(axis, ()) if option.value == value), None)
 
 
-def _constant_prices(product: Product) -> set[float | None]:
+def _constant_prices(product: Product) -> set[float]:
     """Prices of the axes all of whose values are printed with one and the same price."""
     per_axis = ({value.price for value in values} for values in product.options.values())
-    return {next(iter(prices)) for prices in per_axis if len(prices) == 1} - {None}
+    return {price for prices in per_axis if len(prices) == 1 for price in prices if price is not None}

@@ -6,9 +6,13 @@ without guessing is read; anything else raises `RecordProblem`, whose text begin
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from shopsimulator.products import OptionValue, Product, PurchaseTask
+from shopsimulator.text import fold
+
+_PRICE_TEXT = re.compile(r"[¥$€£]?\s*([0-9][0-9,]*(?:\.[0-9]+)?)\s*(?:元|rmb|cny)?")
 
 
 class RecordProblem(Exception):
@@ -76,17 +80,16 @@ def _description(record: dict[str, Any]) -> str:
 
 
 def _price(value: Any, where: str) -> float | None:
-    """A price as number or string; None, an empty string and a value that is not there mean unknown."""
+    """A price as a number or a string such as `¥1,299` or `19.9元`; None and an empty string mean unknown."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        price = float(value.strip().lstrip("¥￥$").replace(",", "")) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        raise RecordProblem(f"{where}: {value!r} is not a price") from None
+    if isinstance(value, str):
+        match = _PRICE_TEXT.fullmatch(fold(value))
+        price = float(match[1].replace(",", "")) if match else -1.0
+    else:
+        price = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else -1.0
     if not 0 <= price < float("inf"):
-        raise RecordProblem(f"{where}: {value!r} is not a price")
+        raise RecordProblem(f"{where}: {value!r} is not a price; give a number, or null if it is not known")
     return price
 
 
@@ -115,8 +118,12 @@ def _axis(axis: str, values: Any) -> tuple[OptionValue, ...]:
     prices: dict[str, float | None] = {}
     for number, item in enumerate(values):
         name = item.get("value") if isinstance(item, dict) else item
-        if not isinstance(name, str) or not name.strip():
-            raise RecordProblem(f"{where}[{number}].value: missing or no string")
+        if isinstance(name, (int, float)) and not isinstance(name, bool):
+            name = str(name)
+        if not isinstance(name, str):
+            raise RecordProblem(f"{where}[{number}].value: expected a string, found {type(name).__name__}")
+        if not name.strip():  # crawled padding: nothing to click
+            continue
         price = _price(item.get("price"), f"{where}[{number}].price") if isinstance(item, dict) else None
         known = prices.setdefault(name.strip(), price)
         if known != price:  # the same value at two prices: which one holds cannot be told

@@ -8,7 +8,6 @@ or another shuffle cannot move a task.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import orjson
 
 from shopsimulator.catalog import Catalog, PurchaseTask
 from shopsimulator.errors import ShopError
+from shopsimulator.files import write_atomic
 from shopsimulator.text import fold
 
 SCHEMA = "shopsimulator-splits-v1"
@@ -87,14 +87,7 @@ def write_splits(path: str | Path, splits: Splits, catalog: Catalog) -> None:
         "sizes": {name: len(getattr(splits, name)) for name in NAMES},
         **{name: list(getattr(splits, name)) for name in NAMES},
     }
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(orjson.dumps(content) + b"\n")
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ShopError(f"{path}: cannot write the splits: {error.strerror or error}") from error
+    write_atomic(path, orjson.dumps(content) + b"\n")
 
 
 def read_splits(path: str | Path, catalog: Catalog | None = None) -> Splits:
