@@ -30,7 +30,7 @@ _SYSTEM = {
     "en": """You are shopping online on behalf of one particular person. Find and buy the product that fits the task.
 
 How you act:
-- Every reply is exactly one tool call and nothing else: `search(query)` where the page offers a search, otherwise \
+- Every reply is exactly one tool call and nothing else: `search(query)` where the page offers a search, or \
 `click(value)` with one of the values the page lists as clickable, written exactly as shown.
 - You may think first; the visible part of the reply must be the tool call alone. Two calls, or text beside the call, \
 do nothing and still cost a step.
@@ -45,7 +45,7 @@ variant.
     "zh": """你正在代替一位特定的用户网上购物。请找到并买下符合任务要求的商品。
 
 如何行动：
-- 每次回复只能是一个工具调用，不能有其他内容：页面提供搜索时用 `search(query)`，否则用 `click(value)`，\
+- 每次回复只能是一个工具调用，不能有其他内容：页面提供搜索时可用 `search(query)`，点击用 `click(value)`，\
 取值必须与页面列出的可点击内容完全一致。
 - 可以先思考，但回复的可见部分只能是工具调用。一次调用两个工具、或在调用之外写文字，都不会产生任何动作，仍会消耗一步。
 - 工具的返回就是下一个页面。页面不允许的动作不会改变页面，会说明原因，并消耗一步。

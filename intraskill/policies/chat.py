@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,11 @@ class ChatTemplate:
         self.shows_tools = _TOOL_MARK in opening
         self.prefix_preserving = self._check(opening)
         self._answer_wrap = self._find_answer_wrap()
+        self._rendered_ids = lru_cache(maxsize=64)(self._render_ids)  # siblings ask for the same prompt
 
     def initial_ids(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
         """The whole conversation and the generation prompt."""
-        return self.encode(self._render(messages, tools))
+        return self._rendered_ids(json.dumps([list(messages), list(tools)], ensure_ascii=False))
 
     def extension_ids(self, new_messages: Sequence[Message]) -> tuple[int, ...]:
         """What follows a reply (which ends with its end-of-turn token) up to where the model speaks again."""
@@ -96,6 +98,10 @@ class ChatTemplate:
             "vocabulary_sha256": hashlib.sha256(vocabulary.encode()).hexdigest(),
         }
 
+    def _render_ids(self, conversation: str) -> tuple[int, ...]:
+        messages, tools = json.loads(conversation)
+        return self.encode(self._render(messages, tools))
+
     def _render(self, messages: Sequence[Message], tools: Sequence[Tool], reply_follows: bool = True) -> str:
         try:
             text = self.tokenizer.apply_chat_template(
@@ -109,8 +115,8 @@ class ChatTemplate:
         return str(text)
 
     def _extension(self, new_messages: Sequence[Message]) -> str:
-        answers_calls = [message for message in new_messages if message["role"] == "tool"]
-        reply = _probe_reply(max(1, len(answers_calls))) if answers_calls else {"role": "assistant", "content": _MARK}
+        answers_call = any(message["role"] == "tool" for message in new_messages)
+        reply = _probe_reply() if answers_call else {"role": "assistant", "content": _MARK}
         text = self._render((*_OPENING, reply, *new_messages), ())
         after_mark = text.index(_MARK) + len(_MARK)
         return text[text.index(self.end_of_turn, after_mark) + len(self.end_of_turn) :]
@@ -123,7 +129,7 @@ class ChatTemplate:
         before, found, after = self._extension(
             ({"role": "tool", "tool_call_id": "call_0", "content": _MARK},)
         ).rpartition(_MARK)
-        for content in ("\n zq  Answer <zq>\n\n", ""):
+        for content in ('\n zq  "Answer" \\<zq> & é\n\n', ""):
             answer: Message = {"role": "tool", "tool_call_id": "call_0", "content": content}
             if not found or self._extension((answer,)) != f"{before}{content}{after}":
                 return None
@@ -141,7 +147,7 @@ class ChatTemplate:
     def _check(self, opening: str) -> bool:
         """Refuse a template without tool calls or tool messages; tell whether it re-renders what it rendered before."""
         answers: tuple[tuple[Message, Message], ...] = (
-            (_probe_reply(1), {"role": "tool", "tool_call_id": "call_0", "content": "zqAnswerzq"}),
+            (_probe_reply(), {"role": "tool", "tool_call_id": "call_0", "content": "zqAnswerzq"}),
             ({"role": "assistant", "content": _MARK, "reasoning_content": _REASON_MARK}, _OPENING[1]),
         )
         preserving = True
@@ -157,20 +163,13 @@ class ChatTemplate:
         return preserving
 
 
-def _probe_reply(calls: int) -> Message:
-    """An assistant message whose last call holds the marker."""
-    marked = [(f"call_{index}", _MARK if index == calls - 1 else "q") for index in range(calls)]
+def _probe_reply() -> Message:
+    """An assistant message whose call holds the marker (one call whatever follows: some templates refuse several)."""
+    function = {"name": "search", "arguments": json.dumps({"query": _MARK})}
     return {
         "role": "assistant",
         "content": "",
-        "tool_calls": [
-            {
-                "id": call_id,
-                "type": "function",
-                "function": {"name": "search", "arguments": json.dumps({"query": query})},
-            }
-            for call_id, query in marked
-        ],
+        "tool_calls": [{"id": "call_0", "type": "function", "function": function}],
     }
 
 

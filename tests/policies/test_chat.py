@@ -63,6 +63,16 @@ def test_a_template_that_forgets_reasoning_is_recognised(make_tokenizer, forgetf
     assert grown(chat, CALL_TEXT, [PAGE]) == chat.initial_ids((*OPENING, CALL, PAGE), TOOLS)
 
 
+@pytest.mark.parametrize("written", ["message.content | trim", "message.content | tojson"])
+def test_templates_that_rewrite_answers_extend_as_they_render(make_tokenizer, qwen_template, written):
+    template = qwen_template.replace("<tool_response>\n{{ message.content }}", "<tool_response>\n{{ " + written + " }}")
+    assert template != qwen_template
+    chat = ChatTemplate(make_tokenizer(template))
+    for content in ("  spaced\n", 'a "quoted" \\ é', "", "MARK"):
+        answer = PAGE | {"content": content}
+        assert grown(chat, CALL_TEXT, [answer]) == chat.initial_ids((*OPENING, CALL, answer), TOOLS)
+
+
 def test_an_empty_think_block_on_the_last_message_does_not_confuse_extension(make_tokenizer, qwen_template):
     """Some templates write `<think></think>` into the last assistant message and drop it once others follow."""
     think = "{% if loop.last %}<think>\n\n</think>\n\n{% endif %}{{ message.content }}"
@@ -70,6 +80,18 @@ def test_an_empty_think_block_on_the_last_message_does_not_confuse_extension(mak
     assert template != qwen_template
     chat = ChatTemplate(make_tokenizer(template))
     assert grown(chat, CALL_TEXT, [PAGE]) == chat.initial_ids((*OPENING, CALL, PAGE), TOOLS)
+
+
+def test_a_template_that_knows_single_calls_only_still_answers_two(make_tokenizer, qwen_template, chat):
+    """The model may have said two calls all the same; the answers to both have to reach it."""
+    refuse = "{% if message.tool_calls and message.tool_calls | length > 1 %}{{ raise_exception('one') }}{% endif %}"
+    each = "{%- for message in messages -%}\n"
+    assert each in qwen_template
+    single = ChatTemplate(make_tokenizer(qwen_template.replace(each, each + refuse)))
+    answers = [PAGE, PAGE | {"tool_call_id": "c2"}]
+    with pytest.raises(UserError, match="one"):
+        single.initial_ids((*OPENING, CALL | {"tool_calls": CALL["tool_calls"] * 2}, *answers), TOOLS)
+    assert single.extension_ids(answers) == chat.extension_ids(answers)
 
 
 def test_where_the_prompt_opens_the_reasoning(make_tokenizer, qwen_template):
