@@ -137,3 +137,7 @@ def budget(text: Annotated[str, typer.Argument(metavar="TEXT", help="Instruction
 
     found = parse_budget(text)
     _print({"price_upper": found.price_upper, "kind": found.kind, "evidence": found.evidence})
+
+
+if __name__ == "__main__":
+    main()
