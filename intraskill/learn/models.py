@@ -6,6 +6,7 @@ copy); the sampler keeps its own copy in its own type.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,7 +56,8 @@ def build_model(config: PretrainedConfig, seed: int) -> PreTrainedModel:
     _require_full_attention(config, config.model_type)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=register_attention())
+        own = copy.deepcopy(config)  # the library notes the attention function in the configuration itself
+        return AutoModelForCausalLM.from_config(own, dtype=torch.float32, attn_implementation=register_attention())
 
 
 def copy_model(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
