@@ -4,8 +4,8 @@
 
 Random but sensible episodes (search, open a result, sometimes turn the page or go back, choose every option, sometimes
 change one's mind, buy) run over a generated catalog. Every query is new more often than not, so the search cache helps
-no more than in training. Prints one JSON object a line. `steps_per_s` counts environment steps over the wall time of the whole
-loop, resets and the driver's own decisions included; in process everything runs on one core.
+no more than in training. Prints one JSON object a line. `steps_per_s` counts environment steps over the wall time of
+the whole loop, resets and the driver's own decisions included; in process everything runs on one core.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Async client of the shop service.
 
-One `ShopClient` serves many episodes at once over one connection pool. Only what is safe to repeat is repeated: a
-`reset` that got lost is tried again a few times, one that found no free slot until `wait_s` is used up (a lease
-granted to a lost request expires by itself). `interact` is sent exactly once: when its answer is lost, nobody knows
-whether the step was taken, and the episode is given up with `ServiceUnavailable` rather than stepped twice.
+One `ShopClient` serves many episodes at once, over as many connections as requests overlap. Only what is safe to
+repeat is repeated: a `reset` that got lost is tried again a few times, one that found no free slot until `wait_s` is
+used up (a lease granted to a lost request expires by itself). `interact` is sent exactly once: when its answer is
+lost, nobody knows whether the step was taken, and the episode is given up with `ServiceUnavailable` rather than
+stepped twice.
 
 Loopback services are reached directly, whatever proxy the environment names.
 """
@@ -45,7 +46,9 @@ class ShopClient:
         self.url = _checked(url)
         self._timeout_s = timeout_s
         self._wait_s = wait_s
-        self._pool: httpx.AsyncClient | None = None
+        # Shared, and made only where it is needed: one takes longer to make than a hundred requests.
+        self._verify = httpx.create_ssl_context() if self.url.startswith("https:") else False
+        self._idle: list[httpx.AsyncClient] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> ShopClient:
@@ -58,9 +61,9 @@ class ShopClient:
 
     async def close(self) -> None:
         """Close the connections; the client may be used again."""
-        if self._pool is not None and self._loop is asyncio.get_running_loop():
-            await self._pool.aclose()
-        self._pool = None
+        idle, self._idle = self._idle, []
+        if self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*(http.aclose() for http in idle))
 
     async def health(self) -> dict[str, Any]:
         return await self._send("GET", "/healthz")
@@ -103,21 +106,28 @@ class ShopClient:
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         content = None if body is None else orjson.dumps(body)
         headers = {"content-type": "application/json"} if content else None
+        http = self._connection()
         try:
-            response = await self._connections().request(method, self.url + path, content=content, headers=headers)
+            response = await http.request(method, self.url + path, content=content, headers=headers)
         except httpx.HTTPError as error:
             raise _no_answer(self.url, error) from error
+        finally:
+            self._idle.append(http)
         return _answer(self.url, response)
 
-    def _connections(self) -> httpx.AsyncClient:
-        """The connection pool of the running event loop; connections of an earlier loop are of no use any more."""
+    def _connection(self) -> httpx.AsyncClient:
+        """An HTTP client that nobody is using; each ever holds one connection.
+
+        One client with a pool of its own would look at every pair of its connections with each request. Connections
+        of an earlier event loop are of no use any more.
+        """
         loop = asyncio.get_running_loop()
-        if self._pool is None or self._loop is not loop:
-            unlimited = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-            trust_env = not is_loopback(httpx.URL(self.url).host)
-            self._pool = httpx.AsyncClient(timeout=self._timeout_s, trust_env=trust_env, limits=unlimited)
-            self._loop = loop
-        return self._pool
+        if self._loop is not loop:
+            self._idle, self._loop = [], loop
+        if self._idle:
+            return self._idle.pop()
+        trust_env = not is_loopback(httpx.URL(self.url).host)
+        return httpx.AsyncClient(timeout=self._timeout_s, trust_env=trust_env, verify=self._verify)
 
 
 def read_health(url: str, timeout_s: float = 60.0) -> dict[str, Any]:
