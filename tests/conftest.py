@@ -6,10 +6,15 @@ import json
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from intraskill.errors import EnvironmentUnavailable, UserError
 from intraskill.records import EpisodeJob, Reset, Sampling, StepResult
+
+# The same examples on every run, and no time limit for one: the machine may be busy.
+hypothesis.settings.register_profile("suite", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("suite")
 
 QWEN_LIKE = """{%- if tools or (messages and messages[0].role == 'system') -%}
 <|im_start|>system
@@ -112,7 +117,6 @@ def job() -> EpisodeJob:
 
 class ToyShop:
     """search -> results 1 and 2 -> product -> buy. Product 1 is right. Keeps a diary of what was asked of it."""
-
 
     def __init__(self, max_steps: int = 30, fail_at: str | None = None) -> None:
         self.max_steps, self.fail_at = max_steps, fail_at
