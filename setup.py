@@ -4,6 +4,7 @@ from setuptools import find_packages, setup
 
 CORE = [
     "httpx>=0.27",
+    "msgspec>=0.18",
     "numpy>=1.26",
     "orjson>=3.9",
     "pydantic>=2.6",

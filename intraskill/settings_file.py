@@ -1,4 +1,4 @@
-"""A YAML settings file, read into `RunSettings` or refused with one line that says where and how to mend it.
+"""A YAML settings file, read into its settings class or refused with one line that says where and how to mend it.
 
     FILE:LINE: key a.b.c: what is wrong; how to mend it
 
@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -26,6 +26,7 @@ from intraskill.errors import UserError
 from intraskill.user_files import read_user_text
 
 Key = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
 _REMEDIES = {  # beginning of pydantic's error type -> how to mend it
     "int_": "write a whole number, without quotes",
     "float_": "write a number, without quotes",
@@ -48,16 +49,21 @@ _Loader.add_implicit_resolver(
 
 
 def load_settings(path: Path | str) -> RunSettings:
-    """Read and validate a settings file. Raises `UserError` with one line naming file, line, key and remedy."""
+    """Read and validate a training run's settings. Raises `UserError` naming file, line, key and remedy."""
+    return load_settings_as(RunSettings, path)
+
+
+def load_settings_as(model: type[Model], path: Path | str) -> Model:
+    """Read and validate a settings file of this class. Raises `UserError` naming file, line, key and remedy."""
     text = read_user_text(path)
     root = _compose(text, path)
     lines = dict(_key_lines(root, (), path))
     values = _Loader("").construct_document(root)
     _refuse_non_finite(values, (), lines, path)
     try:
-        return RunSettings.model_validate_json(json.dumps(values), strict=True)
+        return model.model_validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
-        raise UserError(_first_problem(error, lines, path)) from None
+        raise UserError(_first_problem(error, lines, path, model)) from None
 
 
 def _compose(text: str, path: Path | str) -> yaml.MappingNode:
@@ -111,12 +117,12 @@ def _refuse_non_finite(value: Any, key: Key, lines: dict[Key, int], path: Path |
         _refuse_non_finite(item, (*key, name), lines, path)
 
 
-def _first_problem(error: ValidationError, lines: dict[Key, int], path: Path | str) -> str:
+def _first_problem(error: ValidationError, lines: dict[Key, int], path: Path | str, model: type[BaseModel]) -> str:
     """The problem that stands first in the file, as one line, and how many more there are."""
     problems = []
     for details in error.errors(include_url=False):
         key = tuple(details["loc"])
-        what = _explain(details, key)
+        what = _explain(details, key, model)
         if details["type"] == "value_error":
             key = _mentioned(what, key, lines)
             what = what.removeprefix(f"{_dotted(key)}: ")
@@ -127,12 +133,12 @@ def _first_problem(error: ValidationError, lines: dict[Key, int], path: Path | s
     return " ".join(f"{path}:{line}: {where}{what}{more}".split())
 
 
-def _explain(details: Any, key: Key) -> str:
+def _explain(details: Any, key: Key, model: type[BaseModel]) -> str:
     """What is wrong with one value, and how to mend it."""
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     message = details["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":
-        return f"unknown key; {_known_keys(key)}"
+        return f"unknown key; {_known_keys(key, model)}"
     if kind == "missing":
         return "missing; add it"
     if kind == "value_error":
@@ -162,11 +168,11 @@ def _mentioned(message: str, key: Key, lines: dict[Key, int]) -> Key:
     return min(found, key=lambda pair: (pair[0], -len(pair[1])))[1] if found else key
 
 
-def _known_keys(key: Key) -> str:
+def _known_keys(key: Key, model: type[BaseModel]) -> str:
     """The closest known name beside an unknown key, the same name in another section, else what is known here."""
-    known = list(_section(key[:-1]).model_fields)
+    known = list(_section(key[:-1], model).model_fields)
     close = difflib.get_close_matches(str(key[-1]), known, n=1, cutoff=0.5)
-    elsewhere = [_dotted(other) for other in _all_keys(RunSettings, ()) if other[-1] == key[-1]]
+    elsewhere = [_dotted(other) for other in _all_keys(model, ()) if other[-1] == key[-1]]
     if close or elsewhere:
         return f"did you mean {(elsewhere or close)[0]!r}?"
     return f"remove it, or use one of {', '.join(known)}"
@@ -180,9 +186,8 @@ def _all_keys(model: type[BaseModel], prefix: Key) -> Iterator[Key]:
             yield from _all_keys(inner, (*prefix, name))
 
 
-def _section(key: Key) -> type[BaseModel]:
+def _section(key: Key, model: type[BaseModel]) -> type[BaseModel]:
     """The settings class of the section at `key`."""
-    model: type[BaseModel] = RunSettings
     for name in key:
         model = _model_of(model, str(name)) or model
     return model

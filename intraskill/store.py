@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from intraskill.errors import StateCorrupted, UserError
 
 LOCK_NAME = ".lock"
+Row = TypeVar("Row")
 
 _UNWRITABLE = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -171,21 +172,24 @@ class JsonlLog:
 
     def read(self) -> list[dict[str, Any]]:
         """All records; a torn last line is skipped. Raises StateCorrupted for a broken line before it."""
+        return list(self.scan(_decode))
+
+    def scan(self, decode: Callable[[bytes], Row | None]) -> Iterator[Row]:
+        """The records one after the other, as `decode` makes them of a line (None: no record); else like `read`."""
         if not self.path.exists():
-            return []
-        lines = self.path.read_bytes().split(b"\n")
-        if lines[-1] == b"":
-            lines.pop()
-        rows = []
-        for number, line in enumerate(lines, start=1):
-            row = _decode(line)
-            if row is not None:
-                rows.append(row)
-            elif number < len(lines):
-                raise StateCorrupted(
-                    f"{self.path}:{number}: not a JSON record, and not the last line; restore the file"
-                )
-        return rows
+            return
+        broken = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if broken:
+                    raise StateCorrupted(
+                        f"{self.path}:{broken}: not a JSON record, and not the last line; restore the file"
+                    )
+                row = decode(line)
+                if row is None:
+                    broken = number
+                else:
+                    yield row
 
     def keep_where(self, predicate: Callable[[dict[str, Any]], bool]) -> int:
         """Rewrite the file with only the records for which `predicate` holds; returns how many were dropped."""
