@@ -1,9 +1,11 @@
-"""Shared fixtures: a byte-level tokenizer with tool-calling chat templates, a toy shop, a replaying token engine."""
+"""Shared fixtures: a byte-level tokenizer with chat templates, a toy shop, a shop service, a replaying token engine."""
 
 from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import hypothesis
@@ -191,6 +193,42 @@ class ToyShop:
 @pytest.fixture(scope="session")
 def toy_shop() -> type[ToyShop]:
     return ToyShop
+
+
+class ShopServer:
+    """The HTTP shop service on a free loopback port, in a thread of its own."""
+
+    def __init__(self, world, **options) -> None:
+        import uvicorn
+        from shopsimulator.service import create_app
+
+        app = create_app(world, **options)
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + 10
+        while not self._server.started:
+            assert time.monotonic() < deadline, "the service did not start"
+            time.sleep(0.01)
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+
+
+@pytest.fixture
+def serve():
+    """`serve(world, slots=.., lease_ttl_s=..)` -> a running service with `url` and `stop()`."""
+    servers: list[ShopServer] = []
+
+    def start(world, **options) -> ShopServer:
+        servers.append(ShopServer(world, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
 
 
 class ReplayEngine:

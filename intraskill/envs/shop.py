@@ -44,7 +44,7 @@ class InProcessShop:
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
-            return _result(self._session.step(action))
+            return _result(self._session.step(_writable(action)))
 
     async def terminate(self, reason: str) -> StepResult:
         with _shop_errors():
@@ -74,7 +74,7 @@ class HttpShop:
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
-            return _result(await self._client.interact(*self._held(), action))
+            return _result(await self._client.interact(*self._held(), _writable(action)))
 
     async def terminate(self, reason: str) -> StepResult:
         with _shop_errors():
@@ -184,6 +184,11 @@ def _shop_errors() -> Iterator[None]:
         raise EnvironmentUnavailable(str(error)) from error
     except ShopError as error:
         raise UserError(str(error)) from error
+
+
+def _writable(action: str) -> str:
+    """`action` with `?` for lone surrogates, which a model can write in JSON and no file or request can carry."""
+    return action.encode("utf-8", "replace").decode("utf-8")
 
 
 def _reset(payload: dict[str, Any]) -> Reset:

@@ -6,17 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import uvicorn
 from shopsimulator.catalog import inspect_records
 from shopsimulator.client import ShopClient
 from shopsimulator.engine import ShopSettings, ShopWorld
-from shopsimulator.service import create_app
 
 from intraskill.envs.shop import HttpShop, InProcessShop
 from intraskill.errors import UserError
@@ -64,35 +59,17 @@ def contract_world() -> ShopWorld:
     return ShopWorld(inspection.catalog, SETTINGS)
 
 
-@pytest.fixture(scope="module")
-def service_url(contract_world: ShopWorld) -> Iterator[str]:
-    app = create_app(contract_world, slots=SLOTS, lease_ttl_s=30)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not server.started:
-        assert time.monotonic() < deadline, "the service did not start"
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=10)
-
-
 @pytest.fixture(params=["in_process", "http"])
 async def make_environment(request: pytest.FixtureRequest, contract_world: ShopWorld) -> Any:
     """A factory of environments of one kind; closes what it made."""
     made: list[Environment] = []
     client = None
-    if request.param == "in_process":
-        build: Callable[[], Environment] = lambda: InProcessShop(contract_world)  # noqa: E731
-    else:
-        client = ShopClient(request.getfixturevalue("service_url"), timeout_s=20)
-        opened = client
-        build = lambda: HttpShop(opened, contract_world.identity())  # noqa: E731
+    if request.param == "http":
+        serve = request.getfixturevalue("serve")
+        client = ShopClient(serve(contract_world, slots=SLOTS, lease_ttl_s=30).url, timeout_s=20)
 
     def make() -> Environment:
-        made.append(build())
+        made.append(HttpShop(client, contract_world.identity()) if client else InProcessShop(contract_world))
         return made[-1]
 
     yield make
@@ -115,8 +92,8 @@ async def test_reset_shows_the_public_task_and_the_first_page(make_environment):
     assert (await make_environment().reset(8)).persona is None
 
 
-async def test_both_kinds_answer_identically(contract_world, service_url):
-    client = ShopClient(service_url)
+async def test_both_kinds_answer_identically(contract_world, serve):
+    client = ShopClient(serve(contract_world).url)
     kinds = [InProcessShop(contract_world), HttpShop(client, contract_world.identity())]
     actions = ["search[shelf]", "click[next]", "click[prev]", "hm", "click[1]", "click[rosé]"]
     histories = []
@@ -240,6 +217,15 @@ async def test_more_episodes_than_slots_all_finish(make_environment):
         return result.reward
 
     assert await asyncio.gather(*(episode() for _ in range(4 * SLOTS))) == [1.0] * 4 * SLOTS
+
+
+async def test_text_that_is_no_unicode_is_an_action_like_any_other(make_environment):
+    environment = make_environment()
+    await environment.reset(7)
+    result = await environment.step("search[tarn \ud800]")
+    assert result.feedback["valid"]
+    assert result.state["results"][0]["title"] == "tarn pine shelf"
+    assert result.state["last_action"]["action"] == "search[tarn ?]"
 
 
 async def test_identity_names_versions_and_settings(make_environment):

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-import uvicorn
 from shopsimulator.catalog import read_catalog, write_catalog
 from shopsimulator.client import ShopClient
 from shopsimulator.engine import ShopSettings, ShopWorld
-from shopsimulator.service import create_app
 from shopsimulator.splits import Splits, write_splits
 
 from intraskill.config import EnvironmentSettings, WorldSettings
@@ -46,33 +41,6 @@ def world_files(tmp_path: Path) -> WorldSettings:
     write_catalog(tmp_path / "catalog.json", records)
     write_splits(tmp_path / "splits.json", Splits((0,), (1,), ()), read_catalog(tmp_path / "catalog.json"))
     return WorldSettings(generate=None, catalog=tmp_path / "catalog.json", splits=tmp_path / "splits.json")
-
-
-@pytest.fixture
-def start_service() -> Iterator[Callable[..., tuple[str, Callable[[], None]]]]:
-    """`start_service(world, slots=..)` -> (url, stop)."""
-    stops: list[Callable[[], None]] = []
-
-    def start(world: ShopWorld, **options: Any) -> tuple[str, Callable[[], None]]:
-        config = uvicorn.Config(create_app(world, **options), port=0, log_level="error", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        deadline = time.monotonic() + 10
-        while not server.started:
-            assert time.monotonic() < deadline, "the service did not start"
-            time.sleep(0.01)
-
-        def stop() -> None:
-            server.should_exit = True
-            thread.join(timeout=10)
-
-        stops.append(stop)
-        return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", stop
-
-    yield start
-    for stop in stops:
-        stop()
 
 
 def in_world(files: WorldSettings, **changes: Any) -> EnvironmentSettings:
@@ -151,10 +119,10 @@ def test_splits_of_another_catalog_are_refused(world_files, tmp_path):
         open_world(in_world(world_files), tmp_path)
 
 
-def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_path, start_service):
+def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_path, serve):
     local = open_world(in_world(world_files), tmp_path)
     served = ShopWorld(local.catalog, ShopSettings(page_size=4, rendering="compact", max_steps=10))
-    url, _ = start_service(served)
+    url = serve(served).url
     source = open_world(in_world(world_files, url=url), tmp_path)
     assert source.identity() == local.identity()
     environment = source.new_environment()
@@ -171,9 +139,9 @@ def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_p
     assert asyncio.run(buy()) == 1.0
 
 
-def test_a_service_that_means_something_else_is_refused(world_files, tmp_path, start_service):
+def test_a_service_that_means_something_else_is_refused(world_files, tmp_path, serve):
     catalog = read_catalog(world_files.catalog)
-    url, _ = start_service(ShopWorld(catalog, ShopSettings(page_size=5, rendering="compact", max_steps=10)))
+    url = serve(ShopWorld(catalog, ShopSettings(page_size=5, rendering="compact", max_steps=10))).url
     with pytest.raises(UserError, match="page_size 5, the settings say 4"):
         open_world(in_world(world_files, url=url), tmp_path)
 
@@ -185,9 +153,9 @@ def test_no_service_at_the_url_is_a_technical_failure_and_a_wrong_url_is_not(wor
         open_world(in_world(world_files, url="127.0.0.1:9"), tmp_path)
 
 
-async def test_a_reclaimed_lease_is_a_technical_failure(world_files, start_service):
+async def test_a_reclaimed_lease_is_a_technical_failure(world_files, serve):
     world = ShopWorld(read_catalog(world_files.catalog))
-    url, _ = start_service(world, slots=1, lease_ttl_s=0.1)
+    url = serve(world, slots=1, lease_ttl_s=0.1).url
     async with ShopClient(url) as client:
         environment = HttpShop(client, world.identity())
         await environment.reset(0)
@@ -199,22 +167,22 @@ async def test_a_reclaimed_lease_is_a_technical_failure(world_files, start_servi
         assert (await environment.step("search[oak]")).feedback["valid"]
 
 
-async def test_an_environment_left_open_by_a_dead_client_gives_its_slot_to_the_next(world_files, start_service):
+async def test_an_environment_left_open_by_a_dead_client_gives_its_slot_to_the_next(world_files, serve):
     world = ShopWorld(read_catalog(world_files.catalog))
-    url, _ = start_service(world, slots=1, lease_ttl_s=0.3)
+    url = serve(world, slots=1, lease_ttl_s=0.3).url
     async with ShopClient(url) as dead:
         await HttpShop(dead, world.identity()).reset(0)
     async with ShopClient(url) as alive:
         assert (await asyncio.wait_for(HttpShop(alive, world.identity()).reset(1), 10)).task_id == 1
 
 
-async def test_a_service_that_dies_is_a_technical_failure_and_close_stays_quiet(world_files, start_service):
+async def test_a_service_that_dies_is_a_technical_failure_and_close_stays_quiet(world_files, serve):
     world = ShopWorld(read_catalog(world_files.catalog))
-    url, stop = start_service(world)
-    async with ShopClient(url) as client:
+    server = serve(world)
+    async with ShopClient(server.url) as client:
         environment = HttpShop(client, world.identity())
         await environment.reset(0)
-        stop()
+        server.stop()
         with pytest.raises(EnvironmentUnavailable, match="no answer"):
             await environment.step("search[oak]")
         await environment.close()

@@ -1,17 +1,13 @@
-"""A tiny hand-written shop in the public schema, as records and as a world; and a service on loopback."""
+"""A tiny hand-written shop in the public schema, as records and as a world."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import uvicorn
 from shopsimulator.catalog import inspect_records
 from shopsimulator.engine import ShopSettings, ShopWorld
-from shopsimulator.service import create_app
 
 
 def _values(*items: Any) -> list[dict[str, Any]]:
@@ -81,26 +77,3 @@ def make_world(shop_records: list[dict[str, Any]]) -> Callable[..., ShopWorld]:
         return ShopWorld(inspection.catalog, ShopSettings(**settings))
 
     return make
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[..., str]]:
-    """`serve(world, slots=.., lease_ttl_s=..)` runs the service in a thread and returns its URL."""
-    running: list[tuple[uvicorn.Server, threading.Thread]] = []
-
-    def start(world: ShopWorld, **options: Any) -> str:
-        config = uvicorn.Config(create_app(world, **options), port=0, log_level="error", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        running.append((server, thread))
-        deadline = time.monotonic() + 10
-        while not server.started:
-            assert time.monotonic() < deadline, "the service did not start"
-            time.sleep(0.01)
-        return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-
-    yield start
-    for server, thread in running:
-        server.should_exit = True
-        thread.join(timeout=10)

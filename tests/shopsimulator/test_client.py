@@ -13,7 +13,7 @@ from shopsimulator.errors import EpisodeOver, ShopError, StaleLease, UnknownTask
 
 
 async def test_an_episode_with_unicode_values(make_world, serve):
-    async with ShopClient(serve(make_world(), slots=1)) as client:
+    async with ShopClient(serve(make_world(), slots=1).url) as client:
         opened = await client.reset(7)
         lease = (opened["env_idx"], opened["lease_id"])
         await client.interact(*lease, "search[odd mug]")
@@ -25,7 +25,7 @@ async def test_an_episode_with_unicode_values(make_world, serve):
 
 
 async def test_refusals_arrive_as_the_errors_they_are(make_world, serve):
-    async with ShopClient(serve(make_world(), slots=2)) as client:
+    async with ShopClient(serve(make_world(), slots=2).url) as client:
         with pytest.raises(UnknownTask, match="999"):
             await client.reset(999)
         with pytest.raises(StaleLease):
@@ -41,7 +41,7 @@ async def test_refusals_arrive_as_the_errors_they_are(make_world, serve):
 
 
 async def test_more_clients_than_slots_all_get_their_turn(make_world, serve):
-    async with ShopClient(serve(make_world(), slots=2)) as client:
+    async with ShopClient(serve(make_world(), slots=2).url) as client:
 
         async def episode(task_id: int) -> float:
             opened = await client.reset(task_id)
@@ -55,7 +55,7 @@ async def test_more_clients_than_slots_all_get_their_turn(make_world, serve):
 
 
 async def test_waiting_for_a_slot_outlasts_one_request(make_world, serve):
-    url = serve(make_world(), slots=1)
+    url = serve(make_world(), slots=1).url
     async with ShopClient(url) as holder, ShopClient(url, timeout_s=0.4, wait_s=30) as waiter:
         opened = await holder.reset(7)
         waiting = asyncio.create_task(waiter.reset(8))
@@ -66,7 +66,7 @@ async def test_waiting_for_a_slot_outlasts_one_request(make_world, serve):
 
 
 async def test_patience_for_a_slot_ends(make_world, serve):
-    async with ShopClient(serve(make_world(), slots=1), timeout_s=0.1, wait_s=0.2) as client:
+    async with ShopClient(serve(make_world(), slots=1).url, timeout_s=0.1, wait_s=0.2) as client:
         await client.reset(7)
         with pytest.raises(ServiceUnavailable, match="slots"):
             await client.reset(8)
@@ -118,7 +118,7 @@ async def test_a_lost_reset_is_tried_again_a_few_times(broken_service, monkeypat
 
 
 def test_one_client_serves_several_event_loops(make_world, serve):
-    client = ShopClient(serve(make_world(), slots=1))
+    client = ShopClient(serve(make_world(), slots=1).url)
 
     async def episode() -> int:
         opened = await client.reset(7)
@@ -131,7 +131,7 @@ def test_one_client_serves_several_event_loops(make_world, serve):
 async def test_loopback_ignores_proxies(make_world, serve, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    url = serve(make_world())
+    url = serve(make_world()).url
     async with ShopClient(url) as client:
         assert (await client.health())["ready"]
     assert read_health(url)["ready"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 
 import httpx
@@ -16,7 +18,7 @@ def shop(make_world, serve):
     """`shop(slots=.., lease_ttl_s=..)` -> a function that posts one request body and returns the response."""
 
     def start(world=None, **options):
-        url = serve(world or make_world(), **{"slots": 2, **options})
+        url = serve(world or make_world(), **{"slots": 2, **options}).url
         client = httpx.Client(base_url=url, trust_env=False, timeout=20)
 
         def post(**body) -> httpx.Response:
@@ -146,6 +148,21 @@ def test_a_client_that_hangs_up_while_waiting_takes_no_slot(shop):
     time.sleep(0.2)  # the service notices the closed connection
     post(action="release_one", **lease)
     assert post.client.get("/healthz").json()["free_slots"] == 1
+
+
+def test_a_client_killed_while_holding_the_only_slot_cannot_keep_it(shop):
+    post = shop(slots=1, lease_ttl_s=0.5)
+    program = (
+        "import httpx, time\n"
+        f"httpx.post('{post.client.base_url}/api/shop_agent', json={{'action': 'reset', 'idx': 7}}, trust_env=False)\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    holder.wait()
+    lease_of(post(action="reset", idx=8, wait_s=10))
 
 
 def test_gold_stays_inside_until_the_end(shop):
