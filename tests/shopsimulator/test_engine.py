@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from shopsimulator.engine import ShopSession
 from shopsimulator.errors import EpisodeOver, ShopError, UnknownTask
 
@@ -283,3 +285,34 @@ def test_sessions_of_one_world_do_not_disturb_each_other(make_world):
     state["product"]["options"].clear()
     state["actions"].clear()
     assert one.step("click[gold]")["action_feedback"]["valid"]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), rendering=st.sampled_from(["full", "compact"]))
+def test_whatever_is_done_the_page_keeps_its_promises(make_world, data, rendering):
+    session = make_world(page_size=2, max_steps=12, rendering=rendering).new_session()
+    payload = session.reset(7)
+    for step in range(1, 13):
+        before = payload["observation_state"]
+        clicks = [f"click[{value}]" for value in before["actions"]]
+        searches = ["search[shelf]", "search[lamp mug]"]
+        listed = clicks + searches * before["search_available"]
+        action = data.draw(
+            st.one_of(st.sampled_from(listed or ["search[x]"]), st.text(max_size=8), st.just("click[red]"))
+        )
+        payload = session.step(action)
+        state, feedback = payload["observation_state"], payload["action_feedback"]
+        assert feedback["valid"] == (feedback["code"] == "ok")
+        assert feedback["valid"] or action not in listed
+        assert state["step"] == step
+        assert len(set(state["actions"])) == len(state["actions"])
+        product, buy = state["product"], "buy" if rendering == "compact" else "buy now"
+        assert (buy in state["actions"]) >= (product is not None and state["options_complete"])
+        if product is not None:
+            assert set(state["missing_option_axes"]).isdisjoint(state["selected_options"])
+            assert {*state["missing_option_axes"], *state["selected_options"]} == set(product["options"])
+        if payload["done"]:
+            assert payload["termination_reason"] in ("purchase", "action_limit")
+            break
+    else:
+        pytest.fail("the budget did not end the episode")
