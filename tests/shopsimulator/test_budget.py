@@ -13,6 +13,11 @@ from shopsimulator.numerals import chinese_value
 from shopsimulator.products import PurchaseTask
 
 CEILINGS = {
+    "under fifty dollars": 50,
+    "no more than twenty-five bucks": 25,
+    "under a hundred and twenty dollars": 120,
+    "between thirty and forty dollars": 40,
+    "under two hundred": 200,
     "1,299元以内": 1299,
     "预算1,299元": 1299,
     "１２９９元以内": 1299,
@@ -154,6 +159,7 @@ CEILINGS = {
     "三百零五以内": 305,
 }
 APPROXIMATE = {
+    "around a thousand euros": 1100,
     "三千左右": 3300,
     "两百五左右": 275,
     "三十来块钱": 33,
@@ -222,6 +228,8 @@ FLOORS = (
     "超过一千",
 )
 NO_PRICE = (
+    "the one with ten drawers",
+    "at most two, please",
     "4k显示器",
     "想买一个收纳盒",
     "买2个40cm的500ml杯子",
