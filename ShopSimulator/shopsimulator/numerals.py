@@ -28,8 +28,8 @@ _UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000}
 _LATIN_UNITS = {"k": 1000, "w": 10_000, "thousand": 1000, "grand": 1000, "hundred": 100}
 
 _TO_NINETEEN = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
-    "nineteen"
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
 )
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _WORDS = {word: value for value, word in enumerate(_TO_NINETEEN.split(), 1)}
