@@ -17,7 +17,7 @@ CORE = [
     "typer>=0.12",
     "uvicorn>=0.29",
 ]
-REPORT = ["jinja2>=3.1", "matplotlib>=3.8", "wandb>=0.17"]
+REPORT = ["jinja2>=3.1", "matplotlib>=3.8", "wandb>=0.31"]
 LOCAL = ["torch==2.13.*", "transformers>=4.57,<6", "tokenizers>=0.20", "safetensors>=0.4", *REPORT]
 DEV = [
     *LOCAL,

@@ -71,6 +71,39 @@ def resume(
     _train(open_settings(run), run, quiet)
 
 
+@app.command()
+def status(
+    run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object instead of lines for people."),
+) -> None:
+    """How far a run got, its latest validation numbers, its bank, and which process works on it.
+
+    \b
+    JSON: {"schema", "name", "path", "state": "not started" | "running" | "stopped" | "finished",
+           "process": pid | null, "finished", "step", "total_steps", "rounds_closed", "rounds",
+           "train_success_last_step", "validation_first" and "validation_last": null or
+           {"step", "skill_free", "skill_free_greedy", "equipped", "gap"}, "bank": [id, ..], "report": path | null}
+    """
+    from intraskill.report.status import render_status
+    from intraskill.report.status import status as run_status
+
+    found = run_status(run)
+    if as_json:
+        _print_json(found)
+    else:
+        print(render_status(found))
+
+
+@app.command()
+def report(run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick.")) -> None:
+    """Write RUN/report: the curves as SVG and PNG, and index.html that holds everything; prints its path."""
+    try:
+        from intraskill.report.html import write_report
+    except ImportError as error:
+        raise UserError(f"the report needs the package {error.name!r}: pip install 'intraskill[local]'") from None
+    print(write_report(run))
+
+
 def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
     try:
         from intraskill.learn.backend import train as run_training

@@ -1,11 +1,15 @@
 """Status and tables say where a run stands."""
 
 import io
+import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from intraskill.cli import main
 from intraskill.report.status import render_status, status
 from intraskill.report.tables import round_table
 from intraskill.store import RunLock, read_json, write_json_atomic
@@ -70,3 +74,31 @@ def test_markup_in_names_is_shown_as_it_is(make_run: Callable) -> None:
     document["contributions"][0]["intervention_id"] = "[red]x[/red]"
     write_json_atomic(path, document)
     assert "[red]x[/red]" in shown(round_table(builder.path, -1))
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    return int(stopped.value.code or 0)
+
+
+def test_the_commands_print_and_write(make_run: Callable, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run().run(1).path
+    assert command("status", str(path)) == 0
+    assert capsys.readouterr().out == render_status(status(path)) + "\n"
+    assert command("status", str(path), "--json") == 0
+    assert json.loads(capsys.readouterr().out) == status(path)
+    assert command("report", str(path)) == 0
+    assert capsys.readouterr().out == f"{path / 'report' / 'index.html'}\n"
+    assert status(path)["report"] == str(path / "report" / "index.html")
+
+
+@pytest.mark.parametrize("name", ["status", "report"])
+def test_a_folder_that_is_no_run_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert command(name, str(tmp_path)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "no run.json" in captured.err
