@@ -14,7 +14,7 @@ CORE = [
     "stamina>=24.2",
     "starlette>=0.37",
     "statsmodels>=0.14",
-    "typer>=0.12",
+    "typer>=0.19",
     "uvicorn>=0.29",
 ]
 REPORT = ["jinja2>=3.1", "matplotlib>=3.8", "wandb>=0.31"]
