@@ -3,7 +3,12 @@
 Jobs run in **waves** of a fixed partition of the job list; a finished wave is appended to the run's trace log in one
 write. After a kill, waves that are wholly on disk are skipped. A wave cut in the middle is run again as a whole and
 only what is missing is appended: a batching policy then sees the very batches it would have seen without the kill, so
-the results are the same to the last bit. With one episode a wave this is plain skipping.
+the results are the same to the last bit.
+
+A policy that answers each episode by itself (an endpoint) needs no waves: `run_rolling` keeps a bounded number of
+episodes running, starts the next one whenever one ends, and skips exactly the completed ones after a kill.
+
+Either way a technically failed episode is tried once more, and every attempt stands in the log.
 """
 
 from __future__ import annotations
@@ -11,12 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from intraskill.agent.trace import episode_trace
 from intraskill.errors import StateCorrupted
 from intraskill.progress import Bar
 from intraskill.records import Episode, EpisodeJob
+from intraskill.rollout.numbers import read_numbers
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Chunk
 from intraskill.store import JsonlLog
@@ -55,16 +62,110 @@ async def run_jobs(
 ) -> list[Outcome]:
     """Run what `log` does not hold yet; outcomes in the order of `plans`. A failed episode is tried once more."""
     done = completed_outcomes(log)
+    tally = Tally()
     for start in range(0, len(plans), wave_size):
         wave = plans[start : start + wave_size]
         missing = {plan.job.episode_id for plan in wave} - done.keys()
         if missing:
-            episodes = await _run_wave(runner, wave)
-            rows = [episode_trace(one, provenance, plan.chunks) for one, plan in zip(episodes, wave)]
-            log.append_many([row for row in rows if outcome(row).episode_id in missing])
+            attempts = await _run_wave(runner, wave)
+            rows = [episode_trace(episode, provenance, plan.chunks) for plan, episode in attempts]
+            rows = [row for row in rows if outcome(row).episode_id in missing]
+            log.append_many(rows)
             done |= {outcome(row).episode_id: outcome(row) for row in rows}
-        bar.advance(len(wave))
+        for plan in wave:
+            one = done[plan.job.episode_id]
+            tally.count(one.completed, one.reward, one.success)
+        bar.advance(len(wave), tally.note())
     return [done[plan.job.episode_id] for plan in plans]
+
+
+async def run_rolling(
+    runner: EpisodeRunner,
+    plans: Sequence[JobPlan],
+    log: JsonlLog,
+    provenance: Mapping[str, Any],
+    concurrency: int,
+    bar: Bar,
+) -> None:
+    """Run what `log` does not hold yet, `concurrency` episodes at a time; failed ones once more at the end."""
+    window = _Window(runner, log, provenance, concurrency, bar)
+    failed = await window.run([plan for plan in plans if plan.job.episode_id not in window.done])
+    if failed:
+        await window.run(failed)
+
+
+@dataclass
+class Tally:
+    """The running means that a progress bar shows."""
+
+    completed: int = 0
+    failed: int = 0
+    reward: float = 0.0
+    successes: int = 0
+
+    def count(self, completed: bool, reward: float, success: bool) -> None:
+        if completed:
+            self.completed += 1
+            self.reward += reward
+            self.successes += success
+        else:
+            self.failed += 1
+
+    def note(self) -> str:
+        n = max(1, self.completed)
+        return f"reward {self.reward / n:.3f}  success {self.successes / n:.3f}  failed attempts {self.failed}"
+
+
+class _Window:
+    """A bounded number of running episodes over one trace log; `done` are the episodes that log completes."""
+
+    def __init__(
+        self, runner: EpisodeRunner, log: JsonlLog, provenance: Mapping[str, Any], concurrency: int, bar: Bar
+    ) -> None:
+        self.runner, self.log, self.provenance = runner, log, provenance
+        self.concurrency, self.bar = concurrency, bar
+        self.tally = Tally()
+        self.done: set[str] = set()
+        for trace in read_numbers(log):
+            if trace.final is None:
+                continue
+            if trace.episode_id in self.done:
+                raise _completed_twice(log, trace.episode_id)
+            self.done.add(trace.episode_id)
+            self.tally.count(True, trace.final.reward, trace.final.success)
+        bar.advance(len(self.done), self.tally.note())
+
+    async def run(self, plans: Sequence[JobPlan]) -> list[JobPlan]:
+        """One attempt at each; returns the plans that failed."""
+        failed: list[JobPlan] = []
+        queue = iter(plans)
+        running: dict[asyncio.Task[Episode], JobPlan] = {}
+
+        def refill() -> None:
+            for plan in islice(queue, self.concurrency - len(running)):
+                running[asyncio.ensure_future(self.runner.run(plan.job, plan.chunks, plan.job.episode_id))] = plan
+
+        try:
+            refill()
+            while running:
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                attempts = [(running.pop(task), task.result()) for task in ended]
+                refill()
+                failed += [plan for plan, episode in attempts if not episode.scorable]
+                await self._keep(attempts)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        return failed
+
+    async def _keep(self, attempts: Sequence[tuple[JobPlan, Episode]]) -> None:
+        """Put the attempts on disk; the others keep running meanwhile."""
+        rows = [episode_trace(episode, self.provenance, plan.chunks) for plan, episode in attempts]
+        await asyncio.to_thread(self.log.append_many, rows)
+        for _, episode in attempts:
+            self.tally.count(episode.scorable, episode.reward, episode.success)
+        self.bar.advance(sum(episode.scorable for _, episode in attempts), self.tally.note())
 
 
 def completed_outcomes(log: JsonlLog) -> dict[str, Outcome]:
@@ -75,7 +176,7 @@ def completed_outcomes(log: JsonlLog) -> dict[str, Outcome]:
         if not found.completed:
             continue
         if found.episode_id in done:
-            raise StateCorrupted(f"{log.path}: {found.episode_id} is completed twice; remove one of the records")
+            raise _completed_twice(log, found.episode_id)
         done[found.episode_id] = found
     return done
 
@@ -96,13 +197,17 @@ def outcome(row: Mapping[str, Any]) -> Outcome:
     )
 
 
-async def _run_wave(runner: EpisodeRunner, wave: Sequence[JobPlan]) -> list[Episode]:
-    episodes = await _gather(runner, wave)
-    failed = [index for index, episode in enumerate(episodes) if not episode.scorable]
-    for index, again in zip(failed, await _gather(runner, [wave[index] for index in failed])):
-        episodes[index] = again
-    return episodes
+def _completed_twice(log: JsonlLog, episode_id: str) -> StateCorrupted:
+    return StateCorrupted(f"{log.path}: {episode_id} is completed twice; remove one of the records")
 
 
-async def _gather(runner: EpisodeRunner, wave: Sequence[JobPlan]) -> list[Episode]:
-    return list(await asyncio.gather(*(runner.run(plan.job, plan.chunks, plan.job.episode_id) for plan in wave)))
+async def _run_wave(runner: EpisodeRunner, wave: Sequence[JobPlan]) -> list[tuple[JobPlan, Episode]]:
+    """Every attempt, the later one of an episode after the earlier."""
+    attempts = await _gather(runner, wave)
+    failed = [plan for plan, episode in attempts if not episode.scorable]
+    return attempts + await _gather(runner, failed)
+
+
+async def _gather(runner: EpisodeRunner, wave: Sequence[JobPlan]) -> list[tuple[JobPlan, Episode]]:
+    episodes = await asyncio.gather(*(runner.run(plan.job, plan.chunks, plan.job.episode_id) for plan in wave))
+    return list(zip(wave, episodes))
