@@ -21,7 +21,7 @@ import torch
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.agent.prompts import prompt_template
 from intraskill.agent.segments import segments
-from intraskill.assets import bank_path
+from intraskill.assets import bank_path, model_directory
 from intraskill.config import RunSettings
 from intraskill.envs.shop import ShopSource, open_world
 from intraskill.errors import UserError
@@ -29,7 +29,7 @@ from intraskill.evolve.rounds import RoundDriver, Splits, StepBatch
 from intraskill.learn.advantages import advantages
 from intraskill.learn.checkpoint import load_checkpoint, save_checkpoint
 from intraskill.learn.engine import BatchEngine
-from intraskill.learn.models import eos_ids, load_model, model_directory
+from intraskill.learn.models import eos_ids, load_model
 from intraskill.learn.trainer import Trainer
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.token import TokenPolicy

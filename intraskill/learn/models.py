@@ -9,28 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
+from intraskill.assets import model_directory
 from intraskill.errors import UserError
 from intraskill.learn.attention import register_attention
-
-BUILTIN_PREFIX = "builtin:"
-
-
-def model_directory(spec: str) -> Path:
-    """Resolve `builtin:NAME` or a directory path. Raises `UserError` when there is no such model."""
-    if spec.startswith(BUILTIN_PREFIX):
-        name = spec.removeprefix(BUILTIN_PREFIX)
-        directory = Path(__file__).resolve().parent.parent / "assets" / name
-    else:
-        directory = Path(spec)
-    if not (directory / "config.json").is_file():
-        raise UserError(f"model {spec!r}: no config.json in {directory}; give a Hugging Face model directory")
-    return directory
 
 
 def load_model(spec: str) -> PreTrainedModel:
