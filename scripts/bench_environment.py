@@ -46,6 +46,7 @@ def make_catalog(count: int) -> Catalog:
     scale = SCALES["full"]
     records, _ = make_records(scale, 0, "en")
     batch = 0
+    count += scale.unpriceable
     while len(records) < count:
         batch += 1
         records += make_products(random.Random(batch), replace(scale, unpriceable=0), ENGLISH)

@@ -155,11 +155,11 @@ def test_no_service_at_the_url_is_a_technical_failure_and_a_wrong_url_is_not(wor
 
 async def test_a_reclaimed_lease_is_a_technical_failure(world_files, serve):
     world = ShopWorld(read_catalog(world_files.catalog))
-    url = serve(world, slots=1, lease_ttl_s=0.1).url
+    url = serve(world, slots=1, lease_ttl_s=1.0).url
     async with ShopClient(url) as client:
         environment = HttpShop(client, world.identity())
         await environment.reset(0)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         with pytest.raises(EnvironmentUnavailable, match="lease"):
             await environment.step("search[oak]")
         await environment.close()
