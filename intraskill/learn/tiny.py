@@ -18,16 +18,16 @@ END_OF_TURN = "<|im_end|>"
 PADDING = "<|endoftext|>"
 CONTROL_TOKENS = (PADDING, "<|im_start|>", END_OF_TURN)
 
-# Longest match wins, so each of these is one token wherever it occurs. Not "special": decoding keeps them.
+# Longest match wins, so each of these is one token wherever it occurs. Not "special": decoding keeps them. None begins
+# with the end of turn: a reply ends with that token alone, whether sampled or rendered again.
 FORMAT_TOKENS = (
     "<tool_call>\n<function=search>\n<parameter=query>\n",
     "<tool_call>\n<function=click>\n<parameter=value>\n",
     "\n</parameter>\n</function>\n</tool_call>",
     "<|im_start|>system\n",
     "<|im_start|>user\n",
-    "<|im_start|>assistant\n",
-    f"{END_OF_TURN}\n<|im_start|>user\n",
-    f"{END_OF_TURN}\n<|im_start|>assistant\n",
+    "\n<|im_start|>user\n",
+    "\n<|im_start|>assistant\n",
     "\n<|im_start|>user\n<tool_response>\n",
     f"\n</tool_response>{END_OF_TURN}\n<|im_start|>assistant\n",
     "<tool_call>",

@@ -1,4 +1,4 @@
-"""The scripted teacher: careful where it should be, seeing only what a policy sees; and what its data marks as learned."""
+"""The scripted teacher: careful where it should be, seeing what a policy sees; and what its data marks as learned."""
 
 import asyncio
 import math
@@ -127,8 +127,7 @@ def test_training_text_is_the_text_met_at_run_time(stage: demo.Stage, chat: Chat
     episode, _ = stage.play(5, chat)
     (data,) = demo.demonstrations(stage, chat, range(5, 6))
     rendered = chat.initial_ids(episode.messages, ())
-    last = len(data.token_ids) - 1  # the last end of turn: rendered anew, it is followed by another generation prompt
-    assert data.token_ids[:last].tolist() == list(rendered[:last])
+    assert data.token_ids.tolist() == list(rendered[: len(data.token_ids)])
 
 
 def test_floor_is_the_surprise_of_the_care_taken() -> None:
