@@ -8,14 +8,15 @@ done again from the same state with the same seeds. That is why a run killed at 
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import intraskill
 from intraskill.config import RunSettings
-from intraskill.errors import UserError
+from intraskill.errors import StateCorrupted, UserError
 from intraskill.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
 
 RUN_SCHEMA = "intraskill-run-v1"
@@ -66,6 +67,43 @@ class RunFolder:
 
     def write_state(self, state: RunState) -> None:
         write_json_atomic(self.path / "state.json", {"schema": STATE_SCHEMA, **asdict(state)})
+
+    def remember_state(self, state: RunState) -> None:
+        """Keep the state of this step, so that the run can go back to it; for backends whose checkpoints lag behind."""
+        write_json_atomic(self._remembered(state.step), {"schema": STATE_SCHEMA, **asdict(state)})
+
+    def rewind(self, step: int, steps_per_round: int) -> RunState:
+        """Go back to where `step` steps were finished, the point of the checkpoint that training continues from.
+
+        Gates that closed a round up to that step stay: they ran at that checkpoint. Everything later is dropped.
+        Raises `StateCorrupted` when the folder does not reach that step or does not remember it.
+        """
+        found = self.read_state()
+        if step == found.step:
+            return found
+        if step > found.step:
+            raise StateCorrupted(
+                f"{self.path}: the checkpoint is at step {step}, the run folder only at step {found.step}; "
+                "continue with the run folder that belongs to the checkpoint"
+            )
+        closed = min(found.rounds_closed, step // steps_per_round)
+        state = replace(self._recall(step), opened=found.opened, rounds_closed=closed, finished=False)
+        for index in range(closed, found.rounds_closed + 1):
+            shutil.rmtree(self.gate_dir(index), ignore_errors=True)
+            if index > closed:
+                shutil.rmtree(self.round_dir(index), ignore_errors=True)
+        self.write_state(state)
+        return state
+
+    def _recall(self, step: int) -> RunState:
+        if step == 0:
+            return RunState()
+        document = read_json(self._remembered(step), STATE_SCHEMA)
+        document.pop("schema")
+        return RunState(**document)
+
+    def _remembered(self, step: int) -> Path:
+        return self.path / "states" / f"step-{step:04d}.json"
 
     def claim(self, settings: RunSettings, meaning: dict[str, Any]) -> None:
         """Write run.json, or check that the folder was made by a run of the same meaning.

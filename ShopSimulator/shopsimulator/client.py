@@ -22,8 +22,8 @@ import orjson
 
 from shopsimulator.errors import EpisodeOver, ShopError, StaleLease, UnknownTask
 
-_RETRY_DELAY_S = 0.1  # doubled with every lost request
-_LOST_REQUESTS = 4
+_RETRY_DELAY_S = 0.1  # doubled with every lost request, up to the cap
+_RETRY_CAP_S = 2.0
 _REFUSALS: dict[str, type[ShopError]] = {
     "unknown_task": UnknownTask,
     "stale_lease": StaleLease,
@@ -40,12 +40,17 @@ class _Busy(ServiceUnavailable):
 
 
 class ShopClient:
-    """Client of the service at `url`. `timeout_s` limits one request, `wait_s` a whole `reset`."""
+    """Client of the service at `url`.
 
-    def __init__(self, url: str, *, timeout_s: float = 60.0, wait_s: float = 600.0) -> None:
+    `timeout_s` limits one request, `wait_s` a whole `reset`; a `reset` is repeated after `lost_requests` requests
+    without an answer at most (4 take three seconds, 20 take half a minute).
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 60.0, wait_s: float = 600.0, lost_requests: int = 4) -> None:
         self.url = _checked(url)
         self._timeout_s = timeout_s
         self._wait_s = wait_s
+        self._lost_requests = lost_requests
         # Shared, and made only where it is needed: one takes longer to make than a hundred requests.
         self._verify = httpx.create_ssl_context() if self.url.startswith("https:") else False
         self._idle: list[httpx.AsyncClient] = []
@@ -79,9 +84,9 @@ class ShopClient:
             except ServiceUnavailable as error:
                 lost += isinstance(error.__cause__, httpx.TransportError)
                 repeatable = isinstance(error, _Busy) or isinstance(error.__cause__, httpx.TransportError)
-                if not repeatable or lost > _LOST_REQUESTS or time.monotonic() > deadline:
+                if not repeatable or lost > self._lost_requests or time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(_RETRY_DELAY_S * 2**lost)
+            await asyncio.sleep(min(_RETRY_CAP_S, _RETRY_DELAY_S * 2**lost))
 
     async def interact(self, env_idx: int, lease_id: str, response: str) -> dict[str, Any]:
         """One step: `search[...]` or `click[...]`."""

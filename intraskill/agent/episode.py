@@ -8,8 +8,9 @@ is ever resampled: what the policy said is what it is scored on. Three things en
 - the budget is used up by protocol errors, which the environment does not count: `action_limit`;
 - a reply is cut at the token limit before it holds its call: `generation_length`.
 
-The last two are policy failures: scored zero, completed, trained on. Only a `TechnicalFailure` makes a failed
-episode. Whatever happens, cancellation included, the policy session is closed and the environment's slot given back.
+The last two are policy failures: scored zero, completed, trained on. Only a `TechnicalFailure`, or not being done
+when `deadline_s` is over, makes a failed episode. Whatever happens, cancellation included, the policy session is
+closed and the environment's slot given back.
 """
 
 from __future__ import annotations
@@ -47,11 +48,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """Limits and sampling of one episode; `max_steps` counts turns, protocol errors included."""
+    """Limits and sampling of one episode; `max_steps` counts turns, protocol errors included.
+
+    `deadline_s` ends an episode that hangs: a technical failure, since waiting says nothing about the policy.
+    """
 
     max_steps: int = 30
     sampling: Sampling = field(default_factory=Sampling)
     tool_schema: ToolSchema = "static"
+    deadline_s: float | None = None
 
 
 async def run_episode(
@@ -68,9 +73,12 @@ async def run_episode(
     started_at, clock = datetime.now(timezone.utc).isoformat(timespec="milliseconds"), time.perf_counter()
     error: dict[str, str] | None = None
     try:
-        await attempt.run()
+        await asyncio.wait_for(attempt.run(), settings.deadline_s)
     except TechnicalFailure as failure:
         error = {"stage": failure.stage, "type": type(failure).__name__, "message": failure.message}
+    except asyncio.TimeoutError:
+        message = f"not finished after {settings.deadline_s:g} s and {len(attempt.steps)} steps"
+        error = {"stage": "deadline", "type": "DeadlineExceeded", "message": message}
     finally:
         await attempt.close()
     return attempt.episode(error, started_at, time.perf_counter() - clock)

@@ -30,6 +30,8 @@ from intraskill.errors import EnvironmentUnavailable, UserError
 from intraskill.protocol import Environment
 from intraskill.records import Reset, StepResult
 
+_LOST_RESETS = 20  # half a minute: a service that restarts is worth waiting for before an episode is given up
+
 
 class InProcessShop:
     """One episode's environment in a world of this process."""
@@ -132,7 +134,7 @@ def open_world(settings: EnvironmentSettings, cache_dir: Path) -> ShopSource:
             return ShopSource(catalog, splits, world.identity(), lambda: InProcessShop(world))
         url, identity = settings.url, world.identity()
         _check_service(url, read_health(url, settings.timeout_s).get("identity", {}), identity)
-        client = ShopClient(url, timeout_s=settings.timeout_s)
+        client = ShopClient(url, timeout_s=settings.timeout_s, lost_requests=_LOST_RESETS)
         return ShopSource(catalog, splits, identity, lambda: HttpShop(client, identity))
 
 

@@ -20,13 +20,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from intraskill.agent.trace import episode_trace, training_record
 from intraskill.config import RunSettings
 from intraskill.errors import UserError
 from intraskill.evolve.gate import GatePlan, GateResult, gate_metrics, run_gate
-from intraskill.evolve.pool import CandidateSource, NoCandidates
+from intraskill.evolve.pool import Candidate, CandidateSource, NoCandidates
 from intraskill.progress import Reporter
 from intraskill.records import Episode, EpisodeJob, Group
 from intraskill.rollout.collect import Collected, collect_in_completion_order, collect_in_submission_order
@@ -102,6 +103,11 @@ class RoundDriver:
         self.state = folder.read_state()
         folder.roll_back(self.state)
 
+    def rewind(self, step: int) -> None:
+        """Continue from an earlier step than the last finished one: the backend's checkpoint is that of `step`."""
+        self.state = self.folder.rewind(step, self.settings.steps_per_round)
+        self.folder.roll_back(self.state)
+
     @property
     def finished(self) -> bool:
         return self.state.finished
@@ -126,6 +132,12 @@ class RoundDriver:
             await self._evaluate(-1, bank, also={"initial_bank": self.initial_bank.chunks})
         self._prepare_round(0, bank)
         self._advance(replace(self.state, opened=True))
+
+    async def evaluate_start(self) -> None:
+        """Score the untrained policy without skills, once; Gate A's bare run is the same thing."""
+        done = any(row["kind"] == "evaluation" and row["round"] < 0 for row in self.folder.metrics.read())
+        if not done:
+            await self._validate(-1, "skill_free", self.runner, ())
 
     async def generate(self) -> StepBatch:
         """Roll out the next step's groups, filter them, retry the all-wrong ones, and measure."""
@@ -203,6 +215,7 @@ class RoundDriver:
             ]
         )
         self._advance(batch.next_state)
+        self.proposer.observe(batch.round_index, bank, retried)
 
     async def close_round(self) -> None:
         """Gate the bank at the round's end and set up the next round."""
@@ -215,13 +228,38 @@ class RoundDriver:
         self._advance(replace(self.state, rounds_closed=index + 1, finished=last))
 
     def bank(self) -> Bank:
-        """The bank of the round in progress."""
-        return read_bank(self.folder.round_dir(self.round_index) / "skill_bank.json")
+        """The bank of the round in progress. Raises `UserError` when it is not the one the round was set up with."""
+        path = self.folder.round_dir(self.round_index) / "skill_bank.json"
+        bank, record = read_bank(path), self._curriculum_record()
+        if record.get("bank_sha256", bank.sha256) != bank.sha256:
+            raise UserError(f"{path} was changed after its round began; put it back, or start a run with the new bank")
+        return bank
 
     def curriculum(self) -> Curriculum:
-        """The curriculum of the round in progress."""
-        path = self.folder.round_dir(self.round_index) / "curriculum.json"
-        return parse_curriculum(read_json(path), str(path))
+        """The curriculum of the round in progress. Raises `UserError` for one of another round or another bank."""
+        path = self._curriculum_path()
+        curriculum, name = (
+            parse_curriculum(self._curriculum_record(), str(path)),
+            self._curriculum_name(self.round_index),
+        )
+        if curriculum.curriculum_id != name:
+            raise UserError(
+                f"{path} belongs to {curriculum.curriculum_id}, not to {name}; restore the round's own file"
+            )
+        measured = [(chunk.skill_id, chunk.contribution) for chunk in self.bank().chunks]
+        if [(item.skill_id, item.contribution) for item in curriculum.probabilities] != measured:
+            raise UserError(f"{path} was made for another bank than skill_bank.json beside it; restore both")
+        return curriculum
+
+    def _curriculum_path(self) -> Path:
+        return self.folder.round_dir(self.round_index) / "curriculum.json"
+
+    def _curriculum_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = read_json(self._curriculum_path())
+        return record
+
+    def _curriculum_name(self, index: int) -> str:
+        return f"seed-{self.settings.seed}/round-{index:03d}"
 
     def _first_gate_needed(self) -> bool:
         first = self.settings.gate.first
@@ -235,7 +273,6 @@ class RoundDriver:
 
     async def _gate(self, index: int, bank: Bank) -> GateResult:
         settings = self.settings.gate
-        failed = JsonlLog(self.folder.round_dir(index) / "retries.jsonl").read() if index >= 0 else []
         plan = GatePlan(
             task_ids=self.splits.validation[: settings.tasks],
             budget=settings.budget,
@@ -246,16 +283,27 @@ class RoundDriver:
             checkpoint=self.checkpoint,
             wave_size=self.wave_size,
         )
-        candidates = await self.proposer.candidates(bank, failed)
+        candidates = await self._propose(index, bank) if index >= 0 else ()
         started = time.monotonic()
         folder = self.folder.gate_dir(index)
-        result = await run_gate(self.runner, bank, candidates[: settings.candidates], plan, folder, self.reporter)
+        result = await run_gate(self.runner, bank, candidates, plan, folder, self.reporter)
         if not result.complete:
             self.reporter.say("gate: some episodes could not be scored twice in a row; the bank stays as it is")
         row = {"kind": "gate", "round": index, "step": self.state.step, "rollout/step": self.state.step}
         self.folder.metrics.append({**row, **gate_metrics(result), "timing/gate_s": time.monotonic() - started})
         self._record(index, "skill_free", result.bare)
+        if index >= 0:
+            self.proposer.settle(index, self.checkpoint, result)
         return result
+
+    async def _propose(self, index: int, bank: Bank) -> tuple[Candidate, ...]:
+        """What the round's failed retries suggest, within the gate's limit."""
+        retries = JsonlLog(self.folder.round_dir(index) / "retries.jsonl").read()
+        proposed = await self.proposer.candidates(index, bank, retries)
+        if proposed.metrics:
+            heading = {"kind": "analysis", "round": index, "step": self.state.step, "rollout/step": self.state.step}
+            self.folder.metrics.append({**heading, **proposed.metrics})
+        return proposed.candidates[: self.settings.gate.candidates]
 
     async def _evaluate(self, index: int, bank: Bank, also: Mapping[str, Sequence[Chunk]] | None = None) -> None:
         """The round's other validation runs, each on the gate's tasks at the same checkpoint."""
@@ -266,16 +314,20 @@ class RoundDriver:
         if self.settings.evaluation.greedy:
             wanted.append(("skill_free_greedy", self.runner.greedy(), ()))
         for condition, runner, chunks in wanted:
-            jobs = [
-                EpisodeJob(task, 0, stable_seed("evaluate", condition, self.settings.seed, index, task), "val")
-                for task in self.splits.validation[: self.settings.gate.tasks]
-            ]
-            log = JsonlLog(self.folder.gate_dir(index) / f"{condition}.jsonl")
-            provenance = {**runner.protocol(), "checkpoint": self.checkpoint}
-            with self.reporter.bar(f"validation: {condition}", len(jobs)) as bar:
-                plans = [JobPlan(job, tuple(chunks)) for job in jobs]
-                runs = await run_jobs(runner, plans, log, provenance, self.wave_size, bar)
-            self._record(index, condition, runs)
+            await self._validate(index, condition, runner, chunks)
+
+    async def _validate(self, index: int, condition: str, runner: EpisodeRunner, chunks: Sequence[Chunk]) -> None:
+        """One run over the gate's tasks, all of them under the same chunks."""
+        jobs = [
+            EpisodeJob(task, 0, stable_seed("evaluate", condition, self.settings.seed, index, task), "val")
+            for task in self.splits.validation[: self.settings.gate.tasks]
+        ]
+        log = JsonlLog(self.folder.gate_dir(index) / f"{condition}.jsonl")
+        provenance = {**runner.protocol(), "checkpoint": self.checkpoint}
+        with self.reporter.bar(f"validation: {condition}", len(jobs)) as bar:
+            plans = [JobPlan(job, tuple(chunks)) for job in jobs]
+            runs = await run_jobs(runner, plans, log, provenance, self.wave_size, bar)
+        self._record(index, condition, runs)
 
     def _record(self, index: int, condition: str, runs: Sequence[Outcome]) -> None:
         rewards = [run.reward for run in runs if run.completed]
@@ -297,10 +349,10 @@ class RoundDriver:
 
     def _prepare_round(self, index: int, bank: Bank) -> None:
         settings, folder = self.settings.curriculum, self.folder.round_dir(index)
-        name = f"seed-{self.settings.seed}/round-{index:03d}"
+        name = self._curriculum_name(index)
         curriculum = build_curriculum(bank, settings.q, settings.rho_min, settings.rho_max, name)
         write_bank(folder / "skill_bank.json", bank)
-        write_json_atomic(folder / "curriculum.json", curriculum_record(curriculum))
+        write_json_atomic(folder / "curriculum.json", {**curriculum_record(curriculum), "bank_sha256": bank.sha256})
 
     def _advance(self, state: RunState) -> None:
         self.folder.write_state(state)

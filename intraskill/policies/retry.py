@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import random
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -50,14 +51,22 @@ class Refused(Exception):
 
 
 async def post_json(
-    client: httpx.AsyncClient, url: str, body: dict[str, Any], retry: Retry, secret: str | None = None
+    client: httpx.AsyncClient,
+    url: str,
+    body: dict[str, Any] | Callable[[], dict[str, Any]],
+    retry: Retry,
+    secret: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """POST and return the JSON object. Raises `Refused`, or `PolicyUnavailable` when the last attempt failed."""
+    """POST and return the JSON object. Raises `Refused`, or `PolicyUnavailable` when the last attempt failed.
+
+    A callable `body` is asked anew for every attempt, for servers that must not see one request id twice.
+    """
     shown, problem = without_credentials(url), "no attempt was made"
     for attempt in range(retry.attempts):
         pause = retry.wait(attempt)
         try:
-            response = await client.post(url, json=body)
+            response = await client.post(url, json=body() if callable(body) else body, headers=headers)
             if response.is_success:
                 answer = response.json()
                 if isinstance(answer, dict) and not answer.get("error"):  # some gateways wrap failures in a 200

@@ -1,4 +1,9 @@
-"""Running groups: G siblings of one task under one assignment, and the all-wrong group's single retry."""
+"""Running groups: G siblings of one task under one assignment, and the all-wrong group's single retry.
+
+A sibling whose environment broke down is run once more, with the same seed, before its group is given up: the whole
+group would be lost for it, and a service that restarts takes down every episode it holds. Other failures are not
+repeated: a policy that hangs or cannot be reached may do so because of what it was sampling.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from dataclasses import dataclass
 from intraskill.records import Assignment, Episode, EpisodeJob, Group
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.seeds import stable_seed
-from intraskill.skills.bank import Bank
+from intraskill.skills.bank import Bank, Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,15 @@ async def run_group(runner: EpisodeRunner, plan: GroupPlan, bank: Bank, size: in
         EpisodeJob(plan.task_id, sibling, stable_seed("train", seed, plan.index, sibling), "train")
         for sibling in range(size)
     ]
-    episodes = await asyncio.gather(*(runner.run(job, chunks, f"group-{plan.index}") for job in jobs))
+    episodes = await asyncio.gather(*(_run_sibling(runner, job, chunks, f"group-{plan.index}") for job in jobs))
     return Group(plan.index, plan.task_id, plan.assignment, tuple(episodes))
+
+
+async def _run_sibling(runner: EpisodeRunner, job: EpisodeJob, chunks: Sequence[Chunk], group: str) -> Episode:
+    episode = await runner.run(job, chunks, group)
+    if episode.error is not None and episode.error["stage"] == "environment":
+        return await runner.run(job, chunks, group)
+    return episode
 
 
 async def retry_all_wrong(runner: EpisodeRunner, groups: Sequence[Group], bank: Bank, seed: int) -> dict[int, Episode]:
