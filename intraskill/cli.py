@@ -15,6 +15,7 @@ from typing import Any
 
 import typer
 
+from intraskill.commands.evaluate import eval_app, stats_app, traces_app
 from intraskill.config import RunSettings
 from intraskill.errors import IntraSkillError, UserError
 from intraskill.evolve.estimate import ESTIMATORS, estimate_record, fit_observations
@@ -37,6 +38,9 @@ gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args
 curriculum_app = typer.Typer(help="Who sees which chunk.", no_args_is_help=True)
 app.add_typer(gate_app, name="gate")
 app.add_typer(curriculum_app, name="curriculum")
+app.add_typer(eval_app, name="eval")
+app.add_typer(stats_app, name="stats")
+app.add_typer(traces_app, name="traces")
 
 _ESTIMATORS = ", ".join(ESTIMATORS)
 

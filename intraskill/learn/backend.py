@@ -25,11 +25,12 @@ from intraskill.assets import bank_path, model_directory
 from intraskill.config import RunSettings
 from intraskill.envs.shop import ShopSource, open_world
 from intraskill.errors import UserError
+from intraskill.evolve.proposer import open_proposer
 from intraskill.evolve.rounds import RoundDriver, Splits, StepBatch
 from intraskill.learn.advantages import advantages
 from intraskill.learn.checkpoint import load_checkpoint, save_checkpoint
 from intraskill.learn.engine import BatchEngine
-from intraskill.learn.models import eos_ids, load_model
+from intraskill.learn.models import eos_ids, load_model, weights_hash
 from intraskill.learn.trainer import Trainer
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.token import TokenPolicy
@@ -70,7 +71,9 @@ class _Training:
         self.runner = EpisodeRunner(
             self.source, TokenPolicy(chat, self.engine), prompt_template(settings.policy.prompt), self._limits()
         )
-        self.driver = RoundDriver(settings, folder, self.runner, _splits(self.source), bank, reporter)
+        splits = _splits(self.source)
+        proposer = open_proposer(settings, folder, self.source.catalog, splits.train)
+        self.driver = RoundDriver(settings, folder, self.runner, splits, bank, reporter, proposer=proposer)
         self._publish_weights(state.step)
 
     def run(self) -> None:
@@ -81,6 +84,7 @@ class _Training:
             try:
                 asyncio.run(self._loop(sink))
             finally:
+                self.driver.proposer.close()
                 sink.close()
         page = write_report(self.folder.path)
         self.reporter.say(f"report: {page}")
@@ -157,14 +161,6 @@ def group_segments(group: Any, estimator: str) -> list[Segment]:
         for episode, value in zip(group.episodes, values)
         for segment in segments(episode, group.index)
     ]
-
-
-def weights_hash(model: torch.nn.Module) -> str:
-    """Eight hex digits of the SHA-256 over all parameters, in their order."""
-    digest = hashlib.sha256()
-    for parameter in model.parameters():
-        digest.update(parameter.detach().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:8]
 
 
 def _splits(source: ShopSource) -> Splits:

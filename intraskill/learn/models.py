@@ -7,6 +7,7 @@ copy); the sampler keeps its own copy in its own type.
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -69,6 +70,14 @@ def eos_ids(model: PreTrainedModel) -> tuple[int, ...]:
         if found is not None:
             return tuple(found) if isinstance(found, (list, tuple)) else (int(found),)
     raise UserError(f"model {model.config.model_type}: no eos_token_id; add it to generation_config.json")
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """Eight hex digits of the SHA-256 over all parameters, in their order."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:8]
 
 
 @contextmanager

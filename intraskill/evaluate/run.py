@@ -1,0 +1,91 @@
+"""Running an evaluation: claim the folder, run what its traces do not hold yet, summarize.
+
+The agent loop is the one that training uses. A kill costs the episodes that were running; the same command again runs
+those and the failed ones, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.agent.prompts import prompt_template
+from intraskill.envs.shop import open_world
+from intraskill.errors import IntraSkillError
+from intraskill.evaluate.folder import EvalFolder
+from intraskill.evaluate.plan import EvalPlan, check_guards, make_plan
+from intraskill.evaluate.policies import open_policy
+from intraskill.evaluate.settings import EvalSettings
+from intraskill.evaluate.summarize import write_summary
+from intraskill.policies.openai import OpenAIPolicy
+from intraskill.progress import Reporter
+from intraskill.protocol import Policy
+from intraskill.records import Sampling
+from intraskill.rollout.jobs import JobPlan, run_jobs, run_rolling
+from intraskill.rollout.runner import EnvironmentSource, EpisodeRunner
+from intraskill.store import RunLock
+
+
+def plan_evaluation(settings: EvalSettings, runs_dir: Path) -> EvalPlan:
+    """The plan alone: no model is loaded and no service is asked."""
+    offline = settings.environment.model_copy(update={"url": None})
+    return make_plan(settings, open_world(offline, runs_dir / ".worlds"))
+
+
+def run_evaluation(
+    settings: EvalSettings, path: Path, reporter: Reporter, *, final_test: bool = False, policy: Policy | None = None
+) -> dict[str, Any]:
+    """Run or continue the evaluation in `path`; returns its summary. `policy` stands in for the settings' own.
+
+    Raises `IntraSkillError` when episodes could not be scored even after retries; what was scored is kept.
+    """
+    source = open_world(settings.environment, path.parent / ".worlds")
+    plan = make_plan(settings, source)
+    check_guards(plan, final_test)
+    folder = EvalFolder(path)
+    with RunLock(path):
+        folder.claim(plan, final_test)
+        asyncio.run(run_plan(plan, folder, source, policy or open_policy(settings.policy), reporter))
+        summary = write_summary(folder)
+    coverage = summary["coverage"]
+    if coverage["completed"] < coverage["requested"]:
+        raise IntraSkillError(
+            f"{path}: {coverage['requested'] - coverage['completed']} of {coverage['requested']} episodes could not "
+            f"be scored ({_most_common(coverage['failures'])}); mend that and start the same command again: only "
+            "these are run"
+        )
+    return summary
+
+
+async def run_plan(
+    plan: EvalPlan, folder: EvalFolder, source: EnvironmentSource, policy: Policy, reporter: Reporter
+) -> None:
+    """Run every job of the plan that the folder's traces do not complete."""
+    settings = plan.settings
+    limits = EpisodeSettings(
+        settings.environment.max_steps, Sampling(**settings.policy.sampling.model_dump()), settings.policy.tool_schema
+    )
+    runner = EpisodeRunner(source, policy, prompt_template(settings.policy.prompt), limits)
+    chunks = plan.bank.chunks if plan.bank else ()
+    plans = [JobPlan(job, chunks) for job in plan.jobs]
+    provenance = {
+        **runner.protocol(),
+        "checkpoint_id": settings.policy.checkpoint_id,
+        "bank_sha256": plan.bank.sha256 if plan.bank else None,
+        "fingerprint": plan.fingerprint,
+    }
+    try:
+        with reporter.bar(f"{settings.name} ({plan.condition})", len(plans)) as bar:
+            if settings.policy.base_url is None:
+                await run_jobs(runner, plans, folder.traces, provenance, settings.concurrency, bar)
+            else:
+                await run_rolling(runner, plans, folder.traces, provenance, settings.concurrency, bar)
+    finally:
+        if isinstance(policy, OpenAIPolicy):
+            await policy.close()
+
+
+def _most_common(failures: dict[str, int]) -> str:
+    return max(failures, key=lambda kind: failures[kind]) if failures else "no attempt was made"
