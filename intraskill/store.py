@@ -160,9 +160,9 @@ class JsonlLog:
         if size == 0:
             return 0
         good, tail = _last_line_start(descriptor, size)
-        if tail.endswith(b"\n") and _decode(tail) is not None:
+        if tail.endswith(b"\n") and decode_record(tail) is not None:
             return size
-        if _decode(tail) is not None:  # a whole record that only lacks its line end
+        if decode_record(tail) is not None:  # a whole record that only lacks its line end
             _write_all(descriptor, b"\n")
             return size + 1
         with self.path.with_name(self.path.name + ".torn").open("ab") as aside:
@@ -172,7 +172,7 @@ class JsonlLog:
 
     def read(self) -> list[dict[str, Any]]:
         """All records; a torn last line is skipped. Raises StateCorrupted for a broken line before it."""
-        return list(self.scan(_decode))
+        return list(self.scan(decode_record))
 
     def scan(self, decode: Callable[[bytes], Row | None]) -> Iterator[Row]:
         """The records one after the other, as `decode` makes them of a line (None: no record); else like `read`."""
@@ -200,7 +200,7 @@ class JsonlLog:
         return len(rows) - len(kept)
 
 
-def _decode(line: bytes) -> dict[str, Any] | None:
+def decode_record(line: bytes) -> dict[str, Any] | None:
     """The record of one line, or None when it is none."""
     try:
         row = orjson.loads(line)

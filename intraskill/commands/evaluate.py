@@ -11,7 +11,9 @@ from typing import Any
 
 import typer
 
+from intraskill.errors import UserError
 from intraskill.evaluate.compare import compare, read_evaluation
+from intraskill.evaluate.export import export_public, export_sft
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.pages import comparison_intervals, comparison_markdown, write_page
 from intraskill.evaluate.pairs import SAMPLES, paired_record, read_columns, unit_bounds
@@ -111,6 +113,23 @@ def stats_paired(
     first, second = read_columns(csv, [a, b])
     limits = bounds or unit_bounds(first, second)
     _print_json(paired_record(first, second, seed=seed, samples=samples, bounds=limits))
+
+
+@traces_app.command("export")
+def traces_export(
+    run: Path = typer.Argument(..., help="Folder of an evaluation or of a training run."),
+    public: bool = typer.Option(False, "--public", help="Numbers only: episode and turn tables."),
+    sft: bool = typer.Option(False, "--sft", help="Conversations of fully successful episodes, for fine-tuning."),
+    out: Path | None = typer.Option(None, help="Folder to write to; default: RUN/export/public or RUN/export/sft."),
+) -> None:
+    """Export what may leave a run, as JSONL (and Parquet where pyarrow is installed); prints a report.
+
+    --public holds no persona, conversation, reasoning or goal. --sft holds conversations, reasoning included.
+    """
+    if public == sft:
+        raise UserError("traces export: give exactly one of --public and --sft")
+    export, kind = (export_public, "public") if public else (export_sft, "sft")
+    _print_json(export(run, out or run / "export" / kind))
 
 
 def _print_json(value: Any) -> None:

@@ -1,0 +1,221 @@
+"""What may leave a run: numbers for everybody, or conversations for a student.
+
+Traces hold personas, reasoning and goals and stay where they are. An export is built from an **allow-list**, field by
+field, so that a trace that gains a field tomorrow does not leak it.
+
+- `public`: one row an episode and one row a turn; numbers and codes of closed vocabularies, no text. An action appears
+  as its kind alone, because what was searched for often quotes the persona.
+- `sft`: the conversations of completed, fully successful episodes, with the tools and where they came from.
+  Conversations that repeat another one are dropped. Test episodes are never exported for training.
+
+Both are JSONL, and Parquet beside it where pyarrow is installed; `report.json` says what was kept and what was not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from intraskill.agent.tools import build_tools
+from intraskill.errors import UserError
+from intraskill.evaluate.table import COMPONENTS, TOKENS
+from intraskill.records import EpisodeJob
+from intraskill.rollout.numbers import StepNumbers, TraceNumbers, read_numbers
+from intraskill.store import JsonlLog, decode_record, encode, write_json_atomic
+
+_PUBLISHED_PROVENANCE = ("checkpoint", "checkpoint_id", "bank_sha256", "prompt_sha256", "tool_schema", "sampling")
+
+
+def trace_logs(run: Path) -> dict[str, JsonlLog]:
+    """The trace logs of an evaluation or a training run by name. Raises `UserError` when there are none."""
+    if (run / "traces.jsonl").exists():
+        return {"traces": JsonlLog(run / "traces.jsonl")}
+    logs = {path.parent.name: JsonlLog(path) for path in sorted(run.glob("rounds/*/episodes.jsonl"))}
+    if not logs:
+        raise UserError(f"{run} holds no traces; give the folder of an evaluation or of a training run")
+    return logs
+
+
+def export_public(run: Path, out: Path) -> dict[str, Any]:
+    """Write `episodes.jsonl` and `turns.jsonl`; returns the report."""
+    logs = trace_logs(run)
+    episodes = _write_table(out / "episodes", (_episode(name, t) for name, t in _numbers(logs)))
+    turns = _write_table(
+        out / "turns",
+        (_turn(name, trace, i, s) for name, trace in _numbers(logs) for i, s in enumerate(trace.steps)),
+    )
+    return _report(out, {"kind": "public", "episodes": episodes, "turns": turns})
+
+
+def export_sft(run: Path, out: Path) -> dict[str, Any]:
+    """Write `sft.jsonl`, one conversation a line; returns the report."""
+    keeper = _Keeper()
+    kept = _write_table(out / "sft", keeper.records(trace_logs(run)))
+    return _report(
+        out,
+        {
+            "kind": "sft",
+            "read": keeper.read,
+            "kept": kept,
+            "dropped": {"failed": 0, "not_successful": 0, "duplicate": 0} | dict(sorted(keeper.dropped.items())),
+            "kept_with_protocol_errors": keeper.with_errors,
+            "tasks": len(keeper.tasks),
+            "splits": dict(sorted(keeper.splits.items())),
+        },
+    )
+
+
+def _numbers(logs: Mapping[str, JsonlLog]) -> Iterator[tuple[str, TraceNumbers]]:
+    for name, log in logs.items():
+        for trace in read_numbers(log):
+            yield name, trace
+
+
+def _episode(log: str, trace: TraceNumbers) -> dict[str, Any]:
+    final, steps = trace.final, trace.steps
+    detail = final.reward_detail if final else {}
+    return {
+        **_where(log, trace),
+        "split": trace.job.split,
+        "completed": trace.completed,
+        "reward": final.reward if final else None,
+        "success": int(final.success) if final else None,
+        **{name: float(detail.get(name) or 0.0) if final else None for name in COMPONENTS},
+        "steps": len(steps),
+        "actions": sum(step.action is not None for step in steps),
+        "invalid_actions": sum(step.invalid for step in steps),
+        "protocol_errors": sum(step.protocol_error is not None for step in steps),
+        "termination": final.termination_reason if final else None,
+        **{name: sum(getattr(step.model.usage, name) for step in steps) for name in TOKENS},
+        "seconds": trace.times.seconds,
+    }
+
+
+def _turn(log: str, trace: TraceNumbers, index: int, step: StepNumbers) -> dict[str, Any]:
+    feedback = step.action_feedback
+    return {
+        **_where(log, trace),
+        "turn": index,
+        "action": step.action.partition("[")[0] if step.action else None,
+        "valid": feedback.valid if feedback else None,
+        "feedback": feedback.code if feedback else None,
+        "protocol_error": step.protocol_error.code if step.protocol_error else None,
+        "finish_reason": step.model.finish_reason,
+        **{name: getattr(step.model.usage, name) for name in TOKENS},
+        "seconds": step.seconds,
+    }
+
+
+def _where(log: str, trace: TraceNumbers) -> dict[str, Any]:
+    job = trace.job
+    place = {"log": log, "task_id": job.task_id, "sample_id": job.sample_id}
+    if trace.step is not None:
+        place |= {"step": trace.step, "group_index": trace.group_index}
+    return place
+
+
+@dataclass
+class _Keeper:
+    """Decides which episodes a student may learn from, and counts the others."""
+
+    read: int = 0
+    with_errors: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    splits: Counter[str] = field(default_factory=Counter)
+    tasks: set[int] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+
+    def records(self, logs: Mapping[str, JsonlLog]) -> Iterator[dict[str, Any]]:
+        for name, log in logs.items():
+            for trace in log.scan(decode_record):
+                self.read += 1
+                reason = self._refusal(trace)
+                if reason:
+                    self.dropped[reason] += 1
+                else:
+                    yield self._record(name, trace)
+
+    def _refusal(self, trace: Mapping[str, Any]) -> str | None:
+        if trace["job"]["split"] == "test":
+            raise UserError(
+                "these are episodes of the test split; a model trained on them could not be tested any more"
+            )
+        if trace["status"] != "completed":
+            return "failed"
+        if not trace["final"]["success"]:
+            return "not_successful"
+        digest = conversation_sha256(trace["conversation"])
+        if digest in self.seen:
+            return "duplicate"
+        self.seen.add(digest)
+        return None
+
+    def _record(self, log: str, trace: Mapping[str, Any]) -> dict[str, Any]:
+        job = trace["job"]
+        self.splits[job["split"]] += 1
+        self.tasks.add(job["task_id"])
+        self.with_errors += any(step["protocol_error"] for step in trace["steps"])
+        provenance = {key: trace["provenance"].get(key) for key in _PUBLISHED_PROVENANCE}
+        skills = [skill["skill_id"] for skill in trace["selected_skills"]]
+        return {
+            "messages": trace["conversation"],
+            "tools": list(build_tools({}, "static")),
+            "provenance": {
+                "episode_id": EpisodeJob(**job).episode_id,
+                "log": log,
+                **job,
+                **{key: trace[key] for key in ("step", "group_index") if key in trace},
+                "skill_ids": skills,
+                "model": trace["provenance"].get("policy", {}).get("model"),
+                **provenance,
+            },
+        }
+
+
+def conversation_sha256(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Hash of what was said, whatever the calls happened to be numbered."""
+    said = []
+    for message in messages:
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        said.append([message["role"], message.get("content"), message.get("reasoning_content"), calls])
+    return hashlib.sha256(json.dumps(said, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+
+
+def _write_table(stem: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """STEM.jsonl, whole or not at all, and STEM.parquet where pyarrow is installed; returns the number of rows."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = stem.with_name(f".{stem.name}.jsonl.tmp")
+    count = longest = 0
+    try:
+        with unfinished.open("wb") as file:
+            for row in rows:
+                line = encode(row) + b"\n"
+                file.write(line)
+                count, longest = count + 1, max(longest, len(line))
+        os.replace(unfinished, stem.with_suffix(".jsonl"))
+    finally:
+        unfinished.unlink(missing_ok=True)
+    if count:
+        _write_parquet(stem, longest)
+    return count
+
+
+def _write_parquet(stem: Path, longest_line: int) -> None:
+    try:
+        from pyarrow import json as arrow_json
+        from pyarrow import parquet
+    except ImportError:
+        return
+    options = arrow_json.ReadOptions(block_size=max(1 << 20, 2 * longest_line))  # no line may straddle two blocks
+    parquet.write_table(arrow_json.read_json(stem.with_suffix(".jsonl"), options), stem.with_suffix(".parquet"))
+
+
+def _report(out: Path, report: dict[str, Any]) -> dict[str, Any]:
+    write_json_atomic(out / "report.json", report)
+    return report
