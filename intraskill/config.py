@@ -122,6 +122,25 @@ class GateSettings(Settings):
     )
 
 
+class AnalystSettings(Settings):
+    """Who looks at the failures that even the complete bank did not rescue, and proposes chunks for the gate."""
+
+    kind: Literal["none", "rules", "llm"] = Field("rules", description="rules needs no model; llm asks an endpoint")
+    min_cards: int = Field(2, ge=1, description="failures that must agree before a candidate is made of them")
+    url: str | None = Field(None, description="llm: an OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
+    model: str | None = Field(None, description="llm: the model's name there")
+    api_key_env: str | None = Field(None, description="llm: environment variable that holds the API key")
+    max_turns: int = Field(20, ge=2, description="llm: replies in one analysis at most")
+    concurrency: int = Field(4, ge=1, description="llm: analyses at once")
+    timeout_s: float = Field(120.0, gt=0, description="llm: limit of one request")
+
+    @model_validator(mode="after")
+    def _endpoint(self) -> AnalystSettings:
+        if self.kind == "llm" and not (self.url and self.model):
+            raise ValueError("kind is llm, but url and model are not both given; add them, or set kind to rules")
+        return self
+
+
 class EvaluationSettings(Settings):
     """Extra evaluations on the validation tasks at the start and at each round's end, beside the gate's bare run."""
 
@@ -148,6 +167,7 @@ class RunSettings(Settings):
     train: TrainSettings = TrainSettings()
     curriculum: CurriculumSettings = CurriculumSettings()
     gate: GateSettings = GateSettings()
+    analyst: AnalystSettings = AnalystSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     report: ReportSettings = ReportSettings()
 
@@ -177,4 +197,6 @@ class RunSettings(Settings):
         everything["environment"].pop("url")
         everything["policy"].pop("threads")
         everything["train"].pop("keep_checkpoints")
+        for key in ("url", "api_key_env", "concurrency", "timeout_s"):
+            everything["analyst"].pop(key)
         return everything

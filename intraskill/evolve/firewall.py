@@ -31,14 +31,14 @@ from intraskill.evolve.titles import TitleIndex
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WORD = re.compile(r"[^\W_]+(?:[-_][^\W_]+)*")
-_PRICE = re.compile(
-    r"[$€£¥￥]\s*\d|\d+(?:\.\d+)?\s*(?:yuan|usd|eur|dollars?|euros?|rmb|cents?|元|块)", re.IGNORECASE
-)
+_PRICE = re.compile(r"[$€£¥￥]\s*\d|\d+(?:\.\d+)?\s*(?:yuan|usd|eur|dollars?|euros?|rmb|cents?|元|块)", re.IGNORECASE)
 _UNOBSERVABLE = re.compile(
-    r"\bgold(?:en)?\s+(?:product|item|option|attribute|answer|target)|\b(?:the|a)\s+gold\b|\b(?:goal|target)\s+(?:product|"
-    r"item|asin|option|attribute)|\bhidden\s+(?:goal|product|option|attribute|requirement|instruction)|\banswer\s+key\b|"
-    r"\bground[ -]truth\b|\breward\b|\br_(?:success|strict|loose|type|att|option|price)\b|\bscor(?:e|er|ing)\b|\basins?\b|"
-    r"\btask[ _-]?ids?\b|\b(?:validation|test)\s+(?:set|split|tasks?)\b|目标商品|标准答案|正确答案|隐藏|奖励|得分|测试集|验证集",
+    r"\bgold(?:en)?\s+(?:product|item|option|attribute|answer|target)|\b(?:the|a)\s+gold\b|"
+    r"\b(?:goal|target)\s+(?:product|item|asin|option|attribute)|"
+    r"\bhidden\s+(?:goal|product|option|attribute|requirement|instruction)|\banswer\s+key\b|\bground[ -]truth\b|"
+    r"\brewards?\b|\br_(?:success|strict|loose|type|att|option|price)\b|\bscor(?:e|er|ing)\b|\basins?\b|"
+    r"\btask[ _-]?ids?\b|\b(?:validation|test)\s+(?:set|split|tasks?)\b|"
+    r"目标商品|标准答案|正确答案|隐藏|奖励|得分|测试集|验证集",
     re.IGNORECASE,
 )
 _INJECTION = re.compile(
@@ -90,9 +90,9 @@ def release(card: Card, facts: Facts) -> tuple[Lesson | None, tuple[Hit, ...]]:
         hits.append(Hit("foreign_split", "task", str(card.privileged_audit.task_id)))
     if hits:
         return None, tuple(hits)
-    operation = "ADD" if outcome == "PROPOSE_ADD" else "REWRITE"
-    target = card.target if operation == "REWRITE" else None
-    return Lesson(card.card_id, card.channel, operation, target, abstraction), ()
+    if outcome == "PROPOSE_ADD":
+        return Lesson(card.card_id, card.channel, "ADD", None, abstraction), ()
+    return Lesson(card.card_id, card.channel, "REWRITE", card.target, abstraction), ()
 
 
 def held_back(card: Card, hits: Sequence[Hit]) -> Card:

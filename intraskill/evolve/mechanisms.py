@@ -167,7 +167,10 @@ _ALL = (
             ),
             (
                 "Several option values fit the task and the profile prefers one.",
-                ("Compare the values with the profile.", "Select the preferred value, also where it is not listed first."),
+                (
+                    "Compare the values with the profile.",
+                    "Select the preferred value, also where it is not listed first.",
+                ),
             ),
         ),
     ),

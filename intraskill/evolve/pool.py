@@ -7,11 +7,14 @@ a **family**, named by the logical chunk id they share; everything else is a fam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from intraskill.errors import UserError
 from intraskill.skills.bank import Bank, Chunk
+
+if TYPE_CHECKING:
+    from intraskill.evolve.gate import GateResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,44 @@ class Intervention:
     chunk: Chunk
 
 
-class CandidateSource(Protocol):
-    """Turns the round's full-bank retries (their traces) into candidates: the analyst's seat."""
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A round's candidates, best supported first, and the `analysis/*` metrics of how they came about."""
 
-    async def candidates(self, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Sequence[Candidate]: ...
+    candidates: tuple[Candidate, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class CandidateSource(Protocol):
+    """Turns a round's full-bank retries (their traces) into candidates: the analyst's seat."""
+
+    def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
+        """One step's retries are on disk: analysis may start. Returns at once, never raises for an analyst's sake."""
+
+    async def candidates(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Proposed:
+        """The candidates of all the round's retries; the same again after a kill."""
+
+    def settle(self, round_index: int, checkpoint: str, result: GateResult) -> None:
+        """What the gate made of them."""
+
+    def close(self) -> None:
+        """Give up what is still being analysed."""
 
 
 class NoCandidates:
     """Proposes nothing: the gate then measures and prunes the current bank only."""
 
-    async def candidates(self, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Sequence[Candidate]:
-        return ()
+    def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
+        pass
+
+    async def candidates(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Proposed:
+        return Proposed()
+
+    def settle(self, round_index: int, checkpoint: str, result: GateResult) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def build_pool(bank: Bank, candidates: Sequence[Candidate]) -> tuple[Intervention, ...]:

@@ -121,5 +121,3 @@ def _met(need: Need, goal: Product, task: PurchaseTask, bought: Product, selecte
     if need.kind == "option":
         return matched_options((need.value,), selected.values()) == 1
     return bool(score_purchase(goal, task, bought, selected)["r_price"] == 1.0)
-
-
