@@ -46,6 +46,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.metrics = JsonlLog(path / "metrics.jsonl")
+        self.ledger = JsonlLog(path / "ledger.jsonl")
 
     def round_dir(self, index: int) -> Path:
         return self.path / "rounds" / f"round-{index:03d}"
@@ -135,7 +136,9 @@ class RunFolder:
     def roll_back(self, state: RunState) -> None:
         """Drop the records of work that `state` does not count as finished; only the current round can hold any."""
         self.metrics.keep_where(lambda row: _finished(row, state))
-        for log in sorted(self.round_dir(state.rounds_closed).glob("*.jsonl")):
+        self.ledger.keep_where(lambda row: row["round"] < state.rounds_closed)
+        current = self.round_dir(state.rounds_closed)
+        for log in sorted([*current.glob("*.jsonl"), *current.glob("analysis/*.jsonl")]):
             JsonlLog(log).keep_where(lambda row: row["step"] <= state.step)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from intraskill.store import JsonlLog
@@ -43,8 +42,8 @@ class LedgerRow:
 class Ledger:
     """The run's ledger. Rows of one round are written once, also when the round is closed again after a kill."""
 
-    def __init__(self, path: Path) -> None:
-        self._log = JsonlLog(path)
+    def __init__(self, log: JsonlLog) -> None:
+        self._log = log
 
     def rows(self, before_round: int | None = None) -> list[dict[str, Any]]:
         """All rows in the order they were written; with `before_round`, only those of earlier rounds."""

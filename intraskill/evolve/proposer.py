@@ -63,7 +63,7 @@ class Proposer:
 
     def __init__(self, folder: RunFolder, analyst: Analyst, facts: Facts, limits: Limits) -> None:
         self._folder, self._analyst, self._facts, self._limits = folder, analyst, facts, limits
-        self._ledger = Ledger(folder.path / "ledger.jsonl")
+        self._ledger = Ledger(folder.ledger)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analyst")
         self._running: list[Future[None]] = []
         self._working: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
