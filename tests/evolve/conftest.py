@@ -147,3 +147,99 @@ def page_policy():
 @pytest.fixture
 def killed():
     return Killed
+
+
+@pytest.fixture
+def skills() -> Bank:
+    """Three chunks whose mechanisms the rules know; nothing about the usual brand."""
+
+    def chunk(name, applies_when, *procedure):
+        return Chunk(name, 1, name, applies_when, procedure, metadata={"mechanism": name})
+
+    return Bank(
+        (
+            chunk("recent", "searched material", "search with the last searched word"),
+            chunk("colour", "my colour", "search with the colour i like", "click it"),
+            chunk("budget", "price limit", "open the cheapest result", "click the cheapest size", "too dear: back"),
+        )
+    )
+
+
+@pytest.fixture
+def analyst_world(world):
+    from intraskill.evolve.analysts.base import AnalystWorld
+
+    return AnalystWorld(world.catalog, world.new_environment, 10)
+
+
+@pytest.fixture
+def facts(world):
+    from intraskill.evolve.firewall import catalog_facts
+
+    return catalog_facts(world.catalog, world.splits().train)
+
+
+@pytest.fixture
+def play(world):
+    """play(task_id, actions) -> the trace row of an episode with exactly these actions (None: a reply without call)."""
+    from intraskill.agent.episode import run_episode
+    from intraskill.agent.trace import episode_trace
+    from intraskill.policies.scripted import ScriptedPolicy
+    from intraskill.records import EpisodeJob
+
+    async def make(task_id, actions, *, step=1, group=0, split="train", max_steps=10, source=None):
+        left = list(actions)
+
+        def reply(state, messages):
+            action = left.pop(0) if left else None
+            if action is None:
+                return "hm"
+            verb, _, value = action.rstrip("]").partition("[")
+            return call_text(verb, **{"query" if verb == "search" else "value": value})
+
+        policy = ScriptedPolicy(reply)
+        env = policy.watch((source or world).new_environment())
+        job = EpisodeJob(task_id, 4, group, split)
+        limits = EpisodeSettings(max_steps, Sampling(), "static")
+        episode = await run_episode(job, env, policy, prompt_template("compact"), (), limits, "g")
+        trace = episode_trace(episode, {"checkpoint": "ck-1"})
+        return {"step": step, "group_index": group, **trace}
+
+    return make
+
+
+class Shopper:
+    """What a careless shopper does on a task of the small world, and what the task asks for."""
+
+    def __init__(self, world) -> None:
+        self.catalog = world.catalog
+        self.train = world.splits().train
+        self.titles = {word for product in world.catalog.products.values() for word in product.title.split()}
+
+    def stated(self, task_id):
+        return " ".join(w for w in self.catalog.tasks[task_id].instruction_simple.split() if w in self.titles)
+
+    def tasks(self, phrase):
+        """Training tasks with exactly one need, recognised by a phrase of the instruction."""
+        found = [t for t in self.train if phrase in self.catalog.tasks[t].instruction_simple]
+        needs = lambda t: len(self.catalog.tasks[t].instruction_options) + (  # noqa: E731
+            self.catalog.tasks[t].price_upper is not None
+        )
+        return [t for t in found if needs(t) == (phrase in ("colour", "under"))]
+
+    def first_of_all(self, world, task_id, query=None):
+        """Search, open the first result, click the first value of every axis, buy."""
+        query = query or self.stated(task_id)
+        return [f"search[{query}]", "click[1]", *self.first_values(world, query), "click[buy]"]
+
+    def first_values(self, world, query, position=0):
+        from shopsimulator.search import SearchIndex
+
+        hit = SearchIndex(self.catalog).search(query, 4)[position]
+        options = self.catalog.products[hit.asin].options
+        return [f"click[{values[0].value}]" for values in options.values()]
+
+
+@pytest.fixture(scope="session")
+def shopper(world):
+    return Shopper(world)
