@@ -88,7 +88,7 @@ def main() -> None:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ASSETS / "tiny", help="where the checkpoint goes")
-    parser.add_argument("--work", type=Path, default=Path(".cache/worlds"), help="where the generated world is kept")
+    parser.add_argument("--work", type=Path, default=Path("runs/.worlds"), help="where the generated world is kept")
     parser.add_argument("--episodes", type=int, default=60_000, help="demonstrated episodes")
     parser.add_argument("--updates", type=int, default=WarmupSettings().updates, help="optimizer updates")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads and worker processes")

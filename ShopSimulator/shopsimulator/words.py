@@ -116,10 +116,10 @@ ENGLISH = Vocabulary(
     recent=(
         "need {thing} in the material i searched last",
         "want {thing} of the material i looked at last",
-        "{thing} made of what i searched last",
+        "looking for {thing} made of what i searched last",
     ),
     colour=("need {thing} in my colour", "want {thing} in the colour i like", "my colour of {thing}"),
-    budget=("need {thing} under {limit}", "want {thing} for at most {limit}", "{thing} not over {limit}"),
+    budget=("need {thing} under {limit}", "want {thing} for at most {limit}", "looking for {thing} not over {limit}"),
     and_colour="{wish} in my colour",
     and_budget="{wish} under {limit}",
     full="I want the {title}, colour {colour}, size {size}{limit}.",

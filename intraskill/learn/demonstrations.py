@@ -212,8 +212,17 @@ class Script:
         self.slipped.append(slip)
         if state["page"] == "product" and action == ("click", "back"):
             self._left.add(state["product"]["title"])
-        tool, argument = action
-        return call_text(tool, **{"query" if tool == "search" else "value": argument})
+        return _written(action, state)
+
+
+def _written(action: Action, state: dict[str, Any]) -> str:
+    """The call, with words spelled as the pages spell them: after a blank, which makes them the same tokens there."""
+    tool, argument = action
+    if tool == "search":
+        return call_text("search", query=f" {argument}")
+    options = (state["product"] or {"options": {}})["options"].values()
+    is_option = any(option["value"] == argument for values in options for option in values)
+    return call_text("click", value=f" {argument}" if is_option else argument)
 
 
 def _slip(rng: random.Random, errand: Errand, care: frozenset[Need], state: dict[str, Any]) -> Action:
