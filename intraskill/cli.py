@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
+from intraskill.commands.slime import slime_app
 from intraskill.config import RunSettings
 from intraskill.errors import IntraSkillError, UserError
 from intraskill.evolve.estimate import ESTIMATORS, estimate_record, fit_observations
@@ -41,6 +42,7 @@ app.add_typer(curriculum_app, name="curriculum")
 app.add_typer(eval_app, name="eval")
 app.add_typer(stats_app, name="stats")
 app.add_typer(traces_app, name="traces")
+app.add_typer(slime_app, name="slime")
 
 _ESTIMATORS = ", ".join(ESTIMATORS)
 

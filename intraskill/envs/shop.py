@@ -123,7 +123,7 @@ class ShopSource:
 def open_world(settings: EnvironmentSettings, cache_dir: Path) -> ShopSource:
     """The world of `settings`, generated into `cache_dir` if need be. Raises `UserError`, `EnvironmentUnavailable`."""
     with _shop_errors():
-        catalog_file, splits_file = _world_files(settings.world, cache_dir)
+        catalog_file, splits_file = world_files(settings.world, cache_dir)
         catalog = read_catalog(catalog_file)
         splits = read_splits(splits_file, catalog)
         world = ShopWorld(
@@ -138,7 +138,7 @@ def open_world(settings: EnvironmentSettings, cache_dir: Path) -> ShopSource:
         return ShopSource(catalog, splits, identity, lambda: HttpShop(client, identity))
 
 
-def _world_files(world: WorldSettings, cache_dir: Path) -> tuple[Path, Path]:
+def world_files(world: WorldSettings, cache_dir: Path) -> tuple[Path, Path]:
     """Catalog and split manifest, generated first if the settings ask for a generated world."""
     if world.catalog is not None and world.splits is not None:
         return world.catalog, world.splits
