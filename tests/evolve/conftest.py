@@ -222,9 +222,11 @@ class Shopper:
     def tasks(self, phrase):
         """Training tasks with exactly one need, recognised by a phrase of the instruction."""
         found = [t for t in self.train if phrase in self.catalog.tasks[t].instruction_simple]
-        needs = lambda t: len(self.catalog.tasks[t].instruction_options) + (  # noqa: E731
-            self.catalog.tasks[t].price_upper is not None
-        )
+
+        def needs(task_id):
+            task = self.catalog.tasks[task_id]
+            return len(task.instruction_options) + (task.price_upper is not None)
+
         return [t for t in found if needs(t) == (phrase in ("colour", "under"))]
 
     def first_of_all(self, world, task_id, query=None):

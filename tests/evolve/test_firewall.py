@@ -77,7 +77,7 @@ def test_what_may_not_pass(text, reason):
         "take the cheapest result and the cheapest size",
         "go back when every size costs more than the limit",
         "compare three results before opening one",
-        "select the preferred colour", # a word that contains an option value is not the value
+        "select the preferred colour",  # a word that contains an option value is not the value
         "open a shelf or a mug of the stated material",
         "从用户画像中找到常买的品牌，加入搜索词",
     ],

@@ -171,12 +171,12 @@ def _used(case: Case, need: Need) -> bool:
 def _explain(bench: Workbench, repair: Repair, needs: tuple[Need, ...], pages: int) -> Diagnosis:
     """Name the category and what the changed decision had neglected."""
     state = bench.states[repair.decision]
+    searched, query = repair.actions[0].startswith("search["), _original_query(bench.case.actions[repair.decision])
     if state["page"] == "product":
         category, neglected = _product_fault(bench, repair, needs)
-    elif repair.actions[0].startswith("search["):
-        query = _original_query(bench.case.actions[repair.decision])
-        neglected = [need for need in needs if need.kind != "price" and lacks_word(query, need.value)]
-        category = "search_missed" if query else "no_search"
+    elif searched:
+        category = "search_missed"
+        neglected = [need for need in needs if query and need.kind != "price" and lacks_word(query, need.value)]
     else:
         category, neglected = _choice_fault(bench, repair, needs)
     if pages and repair.actions.count(f"click[{bench.world.words.next}]"):
@@ -184,7 +184,7 @@ def _explain(bench: Workbench, repair: Repair, needs: tuple[Need, ...], pages: i
     observable = tuple(dict.fromkeys(need.mechanism for need in neglected if need.mechanism))
     if neglected:
         return Diagnosis(category, repair, tuple(neglected), observable)
-    if repair.actions[0].startswith("search["):
+    if searched and query:
         return Diagnosis("search_lost_words", repair, (), ("stated",))
     wasted = sum(step["protocol_error"] is not None or _refused(step) for step in bench.case.trace["steps"])
     name = "recover" if wasted >= _WASTED else "finish"
