@@ -273,7 +273,8 @@ def replay_engine() -> type[ReplayEngine]:
 class FakeSGLang:
     """A server that answers `/generate` like SGLang does; `faults` are consumed first, one a request.
 
-    A fault is a status code, a (status, body) pair, "drop" (the connection is cut) or "hang".
+    A fault is a status code, a (status, body) pair, "drop" (the connection is cut) or "hang". `tokens` are the reply,
+    or a function from the prompt's ids to it.
     """
 
     def __init__(self, tokens=(5, 6, 2)) -> None:
@@ -334,8 +335,9 @@ class FakeSGLang:
 
     def _answer(self, body):
         params = body["sampling_params"]
-        sampled = list(self.tokens)[: params["max_new_tokens"]]
-        kind = "stop" if len(sampled) == len(self.tokens) else "length"
+        reply = list(self.tokens(body["input_ids"]) if callable(self.tokens) else self.tokens)
+        sampled = reply[: params["max_new_tokens"]]
+        kind = "stop" if len(sampled) == len(reply) else "length"
         meta = {
             "finish_reason": {"type": kind},
             "output_token_logprobs": [[-0.5, token, None] for token in sampled],
