@@ -71,6 +71,7 @@ def compare_tables(
     if not tasks:
         raise UserError("no task is complete on both sides; there is nothing to compare")
     metrics = {}
+    repeated = len({job.task_id for job in a.jobs}) < len(a.jobs)
     for name in METRICS:
         first, second = a.task_means(name), b.task_means(name)
         metrics[name] = paired_record(
@@ -80,6 +81,8 @@ def compare_tables(
             samples=samples,
             bounds=UNIT if name in OUTCOMES else None,
         )
+        if repeated:  # a mean over repeats is no outcome, even where it happens to be 0 or 1
+            metrics[name] |= {"mcnemar_p": None, "transitions": None}
     return {
         "bootstrap": {"method": "percentile over tasks", "samples": samples, "seed": seed, "confidence": 0.95},
         "metrics": metrics,
