@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -94,9 +94,6 @@ class Limits:
     style: Style
 
 
-Merge = Callable[[Sequence[Cluster]], Sequence[tuple[Cluster, Abstraction]]]
-
-
 def compile_candidates(
     lessons: Iterable[Lesson],
     bank: Bank,
@@ -107,6 +104,7 @@ def compile_candidates(
 ) -> Compiled:
     """Candidates of the lessons; pure. `proposals` replaces the built-in choice of clusters and texts."""
     rejected = rejected_texts(ledger)
+    pairs: Sequence[tuple[Cluster, Abstraction | None]]
     pairs = proposals if proposals is not None else [(cluster, None) for cluster in clusters(lessons)]
     candidates: list[Candidate] = []
     dropped: list[Dropped] = []

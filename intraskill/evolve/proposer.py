@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -27,9 +27,11 @@ from typing import Any
 from shopsimulator.catalog import Catalog
 from shopsimulator.engine import ShopSettings, ShopWorld
 
-from intraskill.config import RunSettings
+from intraskill.config import AnalystSettings, RunSettings
 from intraskill.envs.shop import InProcessShop
 from intraskill.evolve.analysts.base import Analyst, AnalystWorld, Case, no_proposal
+from intraskill.evolve.analysts.llm import LlmAnalyst
+from intraskill.evolve.analysts.merge import Groups, merge_lessons
 from intraskill.evolve.analysts.rules import RulesAnalyst
 from intraskill.evolve.cards import Card, Lesson, card_record, parse_card, text_key
 from intraskill.evolve.compiler import (
@@ -45,10 +47,12 @@ from intraskill.evolve.firewall import Facts, catalog_facts, held_back, release
 from intraskill.evolve.gate import GateResult
 from intraskill.evolve.ledger import Ledger, LedgerRow
 from intraskill.evolve.pool import Candidate, CandidateSource, NoCandidates, Proposed
+from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.run_folder import RunFolder
 from intraskill.skills.bank import Bank
 from intraskill.store import JsonlLog, fingerprint, read_json, write_json_atomic
 
+Merge = Callable[[Sequence[Lesson], Bank], Coroutine[Any, Any, "Groups | None"]]
 CANDIDATES_SCHEMA = "intraskill-candidates-v1"
 SUMMARY_SCHEMA = "intraskill-analysis-v1"
 
@@ -61,8 +65,17 @@ def failed_retries(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
 class Proposer:
     """The run's source of candidates, see above. Close it when the run ends."""
 
-    def __init__(self, folder: RunFolder, analyst: Analyst, facts: Facts, limits: Limits) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        analyst: Analyst,
+        facts: Facts,
+        limits: Limits,
+        concurrency: int = 1,
+        merge: Merge | None = None,
+    ) -> None:
         self._folder, self._analyst, self._facts, self._limits = folder, analyst, facts, limits
+        self._concurrency, self._merge = concurrency, merge
         self._ledger = Ledger(folder.ledger)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analyst")
         self._running: list[Future[None]] = []
@@ -84,7 +97,7 @@ class Proposer:
         self._running.clear()
         wanted = {case.card_id(self._analyst.name) for case in missing}
         cards = [card for card in self._cards(round_index) if card.card_id in wanted]
-        compiled = self._compile(round_index, bank, cards)
+        compiled = await asyncio.wrap_future(self._thread.submit(self._compile, round_index, bank, cards))
         summary = _summary(len(retries), cards, compiled)
         write_json_atomic(self._path(round_index, "summary.json"), {"schema": SUMMARY_SCHEMA, **summary})
         busy, self._busy_s = self._busy_s, 0.0
@@ -118,7 +131,8 @@ class Proposer:
             self._busy_s += time.monotonic() - started
 
     async def _append(self, log: JsonlLog, cases: Sequence[Case]) -> None:
-        tasks = [asyncio.ensure_future(self._card(case)) for case in cases]
+        limit = asyncio.Semaphore(self._concurrency)
+        tasks = [asyncio.ensure_future(self._card(case, limit)) for case in cases]
         own = asyncio.current_task()
         assert own is not None
         self._working = (asyncio.get_running_loop(), own)
@@ -132,10 +146,11 @@ class Proposer:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._analyst.close()
 
-    async def _card(self, case: Case) -> Card:
+    async def _card(self, case: Case, limit: asyncio.Semaphore) -> Card:
         """One card, checked by the firewall; the only place where an analyst's failure is caught."""
         try:
-            card = await self._analyst.analyse(case)
+            async with limit:
+                card = await self._analyst.analyse(case)
         except Exception as error:  # whatever an analyst does wrong must not end a training run
             name = type(error).__name__
             return no_proposal(case, self._analyst.name, f"analyst_failed: {name}: {' '.join(str(error).split())}")
@@ -155,7 +170,9 @@ class Proposer:
                 return _parse_compiled(found)
         released = (release(card, self._facts)[0] for card in cards)
         lessons: list[Lesson] = [lesson for lesson in released if lesson is not None]
-        compiled = compile_candidates(lessons, bank, self._ledger.rows(round_index), self._facts, self._limits)
+        groups = asyncio.run(self._merge(lessons, bank)) if self._merge else None
+        ledger = self._ledger.rows(round_index)
+        compiled = compile_candidates(lessons, bank, ledger, self._facts, self._limits, groups)
         write_json_atomic(
             path,
             {
@@ -184,8 +201,26 @@ def open_proposer(
     shop_world = ShopWorld(catalog, shop)
     world = AnalystWorld(catalog, lambda: InProcessShop(shop_world), environment.max_steps)
     limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.prompt)
-    analyst = RulesAnalyst(world, settings.policy.prompt)
-    return Proposer(folder, analyst, catalog_facts(catalog, train_ids), limits)
+    facts = catalog_facts(catalog, train_ids)
+    if settings.analyst.kind == "rules":
+        return Proposer(folder, RulesAnalyst(world, settings.policy.prompt), facts, limits)
+    policy = analyst_policy(settings.analyst)
+    analyst = LlmAnalyst(world, policy, settings.analyst.max_turns)
+
+    async def merge(lessons: Sequence[Lesson], bank: Bank) -> Groups | None:
+        try:
+            return await merge_lessons(policy, lessons, bank, f"merge-{bank.sha256[:8]}")
+        finally:
+            await policy.close()
+
+    return Proposer(folder, analyst, facts, limits, settings.analyst.concurrency, merge)
+
+
+def analyst_policy(settings: AnalystSettings) -> OpenAIPolicy:
+    """The endpoint of the settings. Raises `UserError` when its key is not there."""
+    assert settings.url is not None  # the settings see to it
+    assert settings.model is not None
+    return OpenAIPolicy(Endpoint(settings.url, settings.model, settings.api_key_env, timeout_s=settings.timeout_s))
 
 
 def ledger_rows(round_index: int, checkpoint: str, compiled: Compiled, result: GateResult) -> list[LedgerRow]:

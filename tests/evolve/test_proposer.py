@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -41,11 +42,11 @@ def proposing(make_driver, world, settings):
     """proposing(path, policy) -> a driver whose failed retries are analysed."""
     drivers = []
 
-    def make(path, policy=None, analyst=None, **changes):
+    def make(path, policy=None, broken=None, **changes):
         driver = make_driver(path, policy, **changes)
         driver.proposer = open_proposer(driver.settings, driver.folder, world.catalog, world.splits().train)
-        if analyst is not None:
-            driver.proposer._analyst = analyst(driver.proposer._analyst)
+        if broken is not None:
+            driver.proposer._analyst = broken(driver.proposer._analyst)
         drivers.append(driver)
         return driver
 
@@ -63,9 +64,28 @@ async def drive(driver):
             driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
 
 
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """Where the one finished run lies that several tests only read."""
+    return tmp_path_factory.mktemp("finished")
+
+
+@pytest.fixture
+async def finished(proposing, shelf):
+    """A driver of a finished run; what it left must not be changed."""
+    driver = proposing(shelf)
+    if not driver.finished:
+        await drive(driver)
+    return driver
+
+
 def evolution(path):
     """Every file that evolution writes, as bytes; the gate's contributions with them."""
-    names = [*path.glob("rounds/*/analysis/*"), path / "ledger.jsonl", *path.glob("rounds/*/gate/contributions.json")]
+    names = [
+        *path.glob("rounds/*/analysis/*.json"), *path.glob("rounds/*/analysis/*.jsonl"),
+        path / "ledger.jsonl",
+        *path.glob("rounds/*/gate/contributions.json"),
+    ]
     return {str(name.relative_to(path)): name.read_bytes() for name in sorted(names)}
 
 
@@ -77,9 +97,8 @@ def test_the_queue_holds_failed_retries_only():
     assert failed_retries(rows) == [rows[1]]
 
 
-async def test_a_run_proposes_gates_and_remembers(proposing, tmp_path):
-    driver = proposing(tmp_path)
-    await drive(driver)
+async def test_a_run_proposes_gates_and_remembers(finished):
+    driver = finished
     retries = JsonlLog(driver.folder.round_dir(0) / "retries.jsonl").read()
     folder = driver.folder.round_dir(0) / "analysis"
     cards = JsonlLog(folder / "cards.jsonl").read()
@@ -89,7 +108,7 @@ async def test_a_run_proposes_gates_and_remembers(proposing, tmp_path):
     gate = read_json(driver.folder.gate_dir(0) / "contributions.json")
     gated = {row["intervention_id"] for row in gate["contributions"] if row["kind"] == "candidate"}
     assert gated == {item["chunk"]["skill_id"] for item in candidates}
-    judged = [row for row in JsonlLog(tmp_path / "ledger.jsonl").read() if row["candidate_id"] in gated]
+    judged = [row for row in JsonlLog(driver.folder.path / "ledger.jsonl").read() if row["candidate_id"] in gated]
     by_id = {row["intervention_id"]: row for row in gate["contributions"]}
     for row in judged:
         if row["round"] == 0:
@@ -98,18 +117,16 @@ async def test_a_run_proposes_gates_and_remembers(proposing, tmp_path):
             assert row["result"] == verdict["status"]
 
 
-async def test_every_proposal_rests_on_a_purchase_that_succeeded(proposing, tmp_path):
-    driver = proposing(tmp_path)
-    await drive(driver)
-    cards = [row for name in tmp_path.glob("rounds/*/analysis/cards.jsonl") for row in JsonlLog(name).read()]
+async def test_every_proposal_rests_on_a_purchase_that_succeeded(finished):
+    driver = finished
+    cards = [row for name in driver.folder.path.glob("rounds/*/analysis/cards.jsonl") for row in JsonlLog(name).read()]
     proposals = [card for card in cards if card["outcome"] != "NO_PROPOSAL"]
     assert proposals
     assert all(card["privileged_audit"]["reward_detail"]["r_success"] == 1 for card in proposals)
 
 
-async def test_metrics_tell_the_analysis(proposing, tmp_path):
-    driver = proposing(tmp_path)
-    await drive(driver)
+async def test_metrics_tell_the_analysis(finished):
+    driver = finished
     rows = [row for row in driver.folder.metrics.read() if row["kind"] == "analysis"]
     assert [row["round"] for row in rows] == [0, 1]
     for row in rows:
@@ -121,39 +138,39 @@ async def test_metrics_tell_the_analysis(proposing, tmp_path):
         )
 
 
-async def test_nothing_private_leaves_the_cards(proposing, world, tmp_path):
+async def test_nothing_private_leaves_the_cards(finished, world):
     """No asin, title, brand or task id of the catalog in candidates, ledger, banks and gates' banks."""
-    driver = proposing(tmp_path)
-    await drive(driver)
-    files = [*tmp_path.glob("rounds/*/analysis/candidates.json"), *tmp_path.rglob("*skill_bank.json")]
-    files += [tmp_path / "ledger.jsonl", *tmp_path.rglob("selected_skill.md")]
+    driver = finished
+    files = [
+        *driver.folder.path.glob("rounds/*/analysis/candidates.json"),
+        *driver.folder.path.rglob("*skill_bank.json"),
+    ]
+    files += [driver.folder.path / "ledger.jsonl", *driver.folder.path.rglob("selected_skill.md")]
     text = "\n".join(file.read_text() for file in files).lower()
     for product in world.catalog.products.values():
         assert product.asin not in text
         assert product.title.lower() not in text
-    for file in tmp_path.glob("rounds/*/analysis/candidates.json"):
+    for file in driver.folder.path.glob("rounds/*/analysis/candidates.json"):
         for item in read_json(file)["candidates"]:
             shown = json.dumps({key: item["chunk"][key] for key in ("title", "applies_when", "procedure")})
             assert not re.findall(r"\d+", shown)
 
 
-@pytest.mark.parametrize("turns", [600, 900, 1200, 1500, 1900, 2400])
-async def test_a_run_killed_anywhere_proposes_the_same(proposing, page_policy, killed, tmp_path, turns):
-    whole = proposing(tmp_path / "whole")
-    await drive(whole)
+@pytest.mark.parametrize("turns", [700, 1500, 2400])
+async def test_a_run_killed_anywhere_proposes_the_same(finished, proposing, page_policy, killed, tmp_path, turns):
     cut = proposing(tmp_path / "killed", page_policy(fail_after=turns))
     with pytest.raises(killed):
         await drive(cut)
     cut.proposer.close()
     await drive(proposing(tmp_path / "killed"))
-    assert evolution(tmp_path / "killed") == evolution(tmp_path / "whole")
+    assert evolution(tmp_path / "killed") == evolution(finished.folder.path)
 
 
 @pytest.mark.parametrize("name", ANALYSIS)
-async def test_a_kill_during_compilation_changes_nothing(proposing, tmp_path, name):
+async def test_a_kill_during_compilation_changes_nothing(finished, proposing, tmp_path, name):
     """Whatever part of the analysis was on disk, closing the round again gives the same files."""
+    shutil.copytree(finished.folder.path, tmp_path, dirs_exist_ok=True)
     driver = proposing(tmp_path)
-    await drive(driver)
     before = evolution(tmp_path)
     path = driver.folder.round_dir(1) / "analysis" / name
     data = path.read_bytes()
@@ -166,7 +183,7 @@ async def test_a_kill_during_compilation_changes_nothing(proposing, tmp_path, na
 
 
 async def test_a_broken_analyst_stops_nothing(proposing, tmp_path):
-    driver = proposing(tmp_path, analyst=Broken)
+    driver = proposing(tmp_path, broken=Broken, rounds=1)
     await drive(driver)
     assert driver.finished
     cards = JsonlLog(driver.folder.round_dir(0) / "analysis" / "cards.jsonl").read()
@@ -178,7 +195,7 @@ async def test_a_broken_analyst_stops_nothing(proposing, tmp_path):
 
 
 async def test_without_an_analyst_nothing_is_proposed(proposing, tmp_path):
-    driver = proposing(tmp_path, analyst=None, **{"analyst": AnalystSettings(kind="none")})
+    driver = proposing(tmp_path, rounds=1, analyst=AnalystSettings(kind="none"))
     assert isinstance(driver.proposer, NoCandidates)
     await drive(driver)
     assert not list(tmp_path.glob("rounds/*/analysis"))
