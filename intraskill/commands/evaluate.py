@@ -13,13 +13,16 @@ import typer
 
 from intraskill.errors import UserError
 from intraskill.evaluate.compare import compare, read_evaluation
+from intraskill.evaluate.experiment import Experiment, Protocol, plan_experiment, run_experiment
 from intraskill.evaluate.export import export_public, export_sft
 from intraskill.evaluate.folder import EvalFolder
+from intraskill.evaluate.four_conditions import four_conditions
 from intraskill.evaluate.pages import comparison_intervals, comparison_markdown, write_page
 from intraskill.evaluate.pairs import SAMPLES, paired_record, read_columns, unit_bounds
 from intraskill.evaluate.plan import plan_record
+from intraskill.evaluate.ranking import check_weights, ranking
 from intraskill.evaluate.run import plan_evaluation, run_evaluation
-from intraskill.evaluate.settings import EvalSettings
+from intraskill.evaluate.settings import EvalSettings, SplitName
 from intraskill.evaluate.summarize import write_summary
 from intraskill.progress import Reporter
 from intraskill.settings_file import load_settings_as
@@ -32,8 +35,19 @@ CONFIG = typer.Argument(..., help="Settings of one evaluation, e.g. configs/eval
 RUNS_DIR = typer.Option(Path("runs"), help="Folder that holds the evaluation's folder.")
 FINAL_TEST = typer.Option(False, "--final-test", help="Open the test split; recorded in the results.")
 QUIET = typer.Option(False, "--quiet", help="No progress on standard error.")
-SEED = typer.Option(0, help="Seed of the bootstrap.")
-SAMPLES_OPTION = typer.Option(SAMPLES, help="Bootstrap samples.")
+SEED = typer.Option(0, min=0, help="Seed of the bootstrap.")
+RUN = typer.Argument(..., help="Folder of a training run.")
+SPLIT = typer.Option("val", help="train, val or test; test also needs --final-test.")
+TASKS = typer.Option(None, min=1, help="Tasks drawn from the split; default: all.")
+REPEATS = typer.Option(1, min=1, help="Episodes of each task.")
+EVAL_SEED = typer.Option(0, min=0, help="Seed of the episodes and of the bootstrap.")
+CONCURRENCY = typer.Option(128, min=1, help="Episodes at a time.")
+BASE_URL = typer.Option(None, help="An endpoint that serves the weights; default: embedded.")
+SERVED_MODEL = typer.Option("default", help="The endpoint's name for its model.")
+ONLY = typer.Option(None, help="Run only arms whose name starts so, e.g. base or final: one checkpoint a server.")
+OUT = typer.Option(None, help="Folder of the experiment; default: RUN/evaluations/NAME-SPLIT.")
+PLAN_ONLY = typer.Option(False, "--plan-only", help="Write the settings files and say what would run.")
+SAMPLES_OPTION = typer.Option(SAMPLES, min=1, help="Bootstrap samples.")
 
 
 @eval_app.command()
@@ -88,6 +102,79 @@ def compare_command(
     folder = out or b / f"versus-{first.manifest['name']}"
     write_page(folder, "comparison", record, comparison_markdown(record), comparison_intervals(record))
     _print_json(record)
+
+
+@eval_app.command("four-conditions")
+def four_conditions_command(
+    run: Path = RUN,
+    split: SplitName = SPLIT,
+    final_test: bool = FINAL_TEST,
+    tasks: int | None = TASKS,
+    repeats: int = REPEATS,
+    seed: int = EVAL_SEED,
+    samples: int = SAMPLES_OPTION,
+    concurrency: int = CONCURRENCY,
+    base_url: str | None = BASE_URL,
+    served_model: str = SERVED_MODEL,
+    only: str | None = ONLY,
+    out: Path | None = OUT,
+    plan_only: bool = PLAN_ONLY,
+    quiet: bool = QUIET,
+) -> None:
+    """Evaluate a training run's first and last model, each with and without its skills; prints the report.
+
+    Started again, it continues. Writes report.json, report.md, report.png, and a settings file an arm.
+    """
+    experiment = four_conditions(run)
+    protocol = Protocol(split, final_test, tasks, repeats, seed, concurrency, base_url, served_model)
+    _experiment(experiment, protocol, out, plan_only, only, samples, quiet)
+
+
+@eval_app.command("ranking")
+def ranking_command(
+    run: Path = RUN,
+    gate: int = typer.Option(-1, help="The gate whose coefficients rank: that of round N, or -1 for the first one."),
+    k: int | None = typer.Option(None, "--k", help="Chunks a subset; default: half of the ranked ones."),
+    random_seed: list[int] = typer.Option([20260907], help="Seed of a random subset; can be given several times."),
+    split: SplitName = SPLIT,
+    final_test: bool = FINAL_TEST,
+    tasks: int | None = TASKS,
+    repeats: int = REPEATS,
+    seed: int = EVAL_SEED,
+    samples: int = SAMPLES_OPTION,
+    concurrency: int = CONCURRENCY,
+    base_url: str | None = BASE_URL,
+    served_model: str = SERVED_MODEL,
+    out: Path | None = OUT,
+    plan_only: bool = PLAN_ONLY,
+    quiet: bool = QUIET,
+) -> None:
+    """Equip the top K chunks of a gate, the bottom K and K random ones, at the checkpoint it measured.
+
+    Started again, it continues. Writes report.json, report.md, report.png, and a settings file an arm.
+    """
+    experiment = ranking(run, gate, k, random_seed)
+    if base_url is None and not plan_only:
+        check_weights(experiment)
+    protocol = Protocol(split, final_test, tasks, repeats, seed, concurrency, base_url, served_model)
+    _experiment(experiment, protocol, out, plan_only, None, samples, quiet)
+
+
+def _experiment(
+    experiment: Experiment,
+    protocol: Protocol,
+    out: Path | None,
+    plan_only: bool,
+    only: str | None,
+    samples: int,
+    quiet: bool,
+) -> None:
+    gate = f"-gate-{experiment.facts['gate']}" if "gate" in experiment.facts else ""
+    folder = out or experiment.run / "evaluations" / f"{experiment.name}{gate}-{protocol.split}"
+    if plan_only:
+        _print_json(plan_experiment(experiment, protocol, folder))
+    else:
+        _print_json(run_experiment(experiment, protocol, folder, Reporter(quiet), only=only, samples=samples))
 
 
 @stats_app.command("paired")

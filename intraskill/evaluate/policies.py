@@ -6,6 +6,9 @@ torch is imported only when the embedded policy is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from intraskill.errors import UserError
 from intraskill.evaluate.settings import EvalPolicySettings
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
@@ -33,11 +36,24 @@ def open_policy(settings: EvalPolicySettings) -> Policy:
 
 def open_embedded(settings: EvalPolicySettings) -> TokenPolicy:
     """The embedded policy; its weight version is the hash of its weights."""
-    try:
+    with _needing_torch():
         from intraskill.learn.policy import load_policy
+    return load_policy(settings.model, settings.sampler_dtype, settings.threads)
+
+
+def embedded_weights(model: str) -> str:
+    """The hash by which gates and traces name these weights."""
+    with _needing_torch():
+        from intraskill.learn.models import load_model, weights_hash
+    return weights_hash(load_model(model))
+
+
+@contextmanager
+def _needing_torch() -> Iterator[None]:
+    try:
+        yield
     except ImportError as error:
         raise UserError(
             f"an embedded policy needs the package {error.name!r}; install the embedded backend: "
             "pip install 'intraskill[local]', or give policy.base_url"
         ) from None
-    return load_policy(settings.model, settings.sampler_dtype, settings.threads)

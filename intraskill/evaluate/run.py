@@ -35,13 +35,20 @@ def plan_evaluation(settings: EvalSettings, runs_dir: Path) -> EvalPlan:
 
 
 def run_evaluation(
-    settings: EvalSettings, path: Path, reporter: Reporter, *, final_test: bool = False, policy: Policy | None = None
+    settings: EvalSettings,
+    path: Path,
+    reporter: Reporter,
+    *,
+    final_test: bool = False,
+    policy: Policy | None = None,
+    worlds: Path | None = None,
 ) -> dict[str, Any]:
-    """Run or continue the evaluation in `path`; returns its summary. `policy` stands in for the settings' own.
+    """Run or continue the evaluation in `path`; returns its summary. `policy` stands in for the settings' own, `worlds`
+    is where generated worlds are kept (default: beside `path`).
 
     Raises `IntraSkillError` when episodes could not be scored even after retries; what was scored is kept.
     """
-    source = open_world(settings.environment, path.parent / ".worlds")
+    source = open_world(settings.environment, worlds or path.parent / ".worlds")
     plan = make_plan(settings, source)
     check_guards(plan, final_test)
     folder = EvalFolder(path)

@@ -13,6 +13,8 @@ from pydantic import Field, model_validator
 
 from intraskill.config import EnvironmentSettings, PolicySettings, Settings
 
+SplitName = Literal["train", "val", "test"]
+
 
 class EvalPolicySettings(PolicySettings):
     """The model under evaluation: embedded, or behind an endpoint when `base_url` is given."""
@@ -41,7 +43,7 @@ class EvalSettings(Settings):
     """One evaluation."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="folder name under `runs/`")
-    split: Literal["train", "val", "test"] = Field("val", description="test also needs --final-test")
+    split: SplitName = Field("val", description="test also needs --final-test")
     sample_size: int | None = Field(None, ge=1, description="tasks drawn from the split; null = all of them")
     repeats: int = Field(1, ge=1, description="independent episodes of each task")
     seed: int = Field(0, description="decides the drawn tasks and every episode's seed")
