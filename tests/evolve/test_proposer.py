@@ -82,7 +82,8 @@ async def finished(proposing, shelf):
 def evolution(path):
     """Every file that evolution writes, as bytes; the gate's contributions with them."""
     names = [
-        *path.glob("rounds/*/analysis/*.json"), *path.glob("rounds/*/analysis/*.jsonl"),
+        *path.glob("rounds/*/analysis/*.json"),
+        *path.glob("rounds/*/analysis/*.jsonl"),
         path / "ledger.jsonl",
         *path.glob("rounds/*/gate/contributions.json"),
     ]
