@@ -15,6 +15,8 @@ from typing import Any
 
 import typer
 
+from intraskill.commands.bank import bank_app
+from intraskill.commands.coldstart import coldstart_app
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
 from intraskill.commands.slime import slime_app
 from intraskill.config import RunSettings
@@ -39,6 +41,8 @@ gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args
 curriculum_app = typer.Typer(help="Who sees which chunk.", no_args_is_help=True)
 app.add_typer(gate_app, name="gate")
 app.add_typer(curriculum_app, name="curriculum")
+app.add_typer(bank_app, name="bank")
+app.add_typer(coldstart_app, name="coldstart")
 app.add_typer(eval_app, name="eval")
 app.add_typer(stats_app, name="stats")
 app.add_typer(traces_app, name="traces")

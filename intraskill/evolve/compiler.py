@@ -100,9 +100,9 @@ def compile_candidates(
     ledger: Iterable[Mapping[str, Any]],
     facts: Facts,
     limits: Limits,
-    proposals: Sequence[tuple[Cluster, Abstraction]] | None = None,
+    proposals: Sequence[tuple[Cluster, Abstraction | None]] | None = None,
 ) -> Compiled:
-    """Candidates of the lessons; pure. `proposals` replaces the built-in choice of clusters and texts."""
+    """Candidates of the lessons; pure. `proposals` replaces the built-in choice of clusters, and of texts if given."""
     rejected = rejected_texts(ledger)
     pairs: Sequence[tuple[Cluster, Abstraction | None]]
     pairs = proposals if proposals is not None else [(cluster, None) for cluster in clusters(lessons)]
@@ -121,7 +121,7 @@ def compile_candidates(
 
 
 def clusters(lessons: Iterable[Lesson]) -> list[Cluster]:
-    """Lessons grouped by what they say, largest group first, additions before rewrites of the same size."""
+    """Lessons grouped by what they say, in the order of `aligned`."""
     grouped: dict[tuple[str, str, str], list[Lesson]] = {}
     for lesson in sorted(lessons, key=lambda item: item.card_id):
         key = (lesson.operation, lesson.target or "", _slug(lesson.abstraction.mechanism))
@@ -129,9 +129,13 @@ def clusters(lessons: Iterable[Lesson]) -> list[Cluster]:
     found = [
         Cluster(group[0].operation, group[0].target, name, tuple(group)) for (_, _, name), group in grouped.items()
     ]
-    found.sort(key=_by_size)
+    return aligned(found)
+
+
+def aligned(found: Iterable[Cluster]) -> list[Cluster]:
+    """Clusters that say the same joined into one, largest first, additions before rewrites of the same size."""
     joined: list[Cluster] = []
-    for cluster in found:
+    for cluster in sorted(found, key=_by_size):
         twin = next((i for i, other in enumerate(joined) if _same(cluster, other)), None)
         if twin is None:
             joined.append(cluster)

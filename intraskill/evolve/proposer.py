@@ -29,7 +29,7 @@ from shopsimulator.engine import ShopSettings, ShopWorld
 
 from intraskill.config import AnalystSettings, RunSettings
 from intraskill.envs.shop import InProcessShop
-from intraskill.evolve.analysts.base import Analyst, AnalystWorld, Case, no_proposal
+from intraskill.evolve.analysts.base import Analyst, AnalystWorld, Case, checked_card
 from intraskill.evolve.analysts.llm import LlmAnalyst
 from intraskill.evolve.analysts.merge import Groups, merge_lessons
 from intraskill.evolve.analysts.rules import RulesAnalyst
@@ -43,7 +43,7 @@ from intraskill.evolve.compiler import (
     parse_candidate,
     parse_dropped,
 )
-from intraskill.evolve.firewall import Facts, catalog_facts, held_back, release
+from intraskill.evolve.firewall import Facts, catalog_facts, release
 from intraskill.evolve.gate import GateResult
 from intraskill.evolve.ledger import Ledger, LedgerRow
 from intraskill.evolve.pool import Candidate, CandidateSource, NoCandidates, Proposed
@@ -147,15 +147,8 @@ class Proposer:
             await self._analyst.close()
 
     async def _card(self, case: Case, limit: asyncio.Semaphore) -> Card:
-        """One card, checked by the firewall; the only place where an analyst's failure is caught."""
-        try:
-            async with limit:
-                card = await self._analyst.analyse(case)
-        except Exception as error:  # whatever an analyst does wrong must not end a training run
-            name = type(error).__name__
-            return no_proposal(case, self._analyst.name, f"analyst_failed: {name}: {' '.join(str(error).split())}")
-        _, hits = release(card, self._facts)
-        return held_back(card, hits) if hits else card
+        async with limit:
+            return await checked_card(self._analyst, case, self._facts)
 
     def _cards(self, round_index: int) -> list[Card]:
         return [parse_card(row) for row in JsonlLog(self._path(round_index, "cards.jsonl")).read()]
@@ -191,29 +184,35 @@ class Proposer:
 def open_proposer(
     settings: RunSettings, folder: RunFolder, catalog: Catalog, train_ids: Sequence[int]
 ) -> CandidateSource:
-    """The source of candidates that the settings ask for. It works on a world of its own, in process."""
+    """The source of candidates that the settings ask for."""
     if settings.analyst.kind == "none":
         return NoCandidates()
+    limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.prompt)
+    facts = catalog_facts(catalog, train_ids)
+    analyst = open_analyst(settings, catalog)
+    if not isinstance(analyst, LlmAnalyst):
+        return Proposer(folder, analyst, facts, limits)
+
+    async def merge(lessons: Sequence[Lesson], bank: Bank) -> Groups | None:
+        try:
+            return await merge_lessons(analyst.policy, lessons, bank, f"merge-{bank.sha256[:8]}")
+        finally:
+            await analyst.close()
+
+    return Proposer(folder, analyst, facts, limits, settings.analyst.concurrency, merge)
+
+
+def open_analyst(settings: RunSettings, catalog: Catalog) -> Analyst:
+    """The analyst of the settings (`rules` where they name none). It works on a world of its own, in process."""
     environment = settings.environment
     shop = ShopSettings(
         page_size=environment.page_size, rendering=environment.rendering, max_steps=environment.max_steps
     )
     shop_world = ShopWorld(catalog, shop)
     world = AnalystWorld(catalog, lambda: InProcessShop(shop_world), environment.max_steps)
-    limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.prompt)
-    facts = catalog_facts(catalog, train_ids)
-    if settings.analyst.kind == "rules":
-        return Proposer(folder, RulesAnalyst(world, settings.policy.prompt), facts, limits)
-    policy = analyst_policy(settings.analyst)
-    analyst = LlmAnalyst(world, policy, settings.analyst.max_turns)
-
-    async def merge(lessons: Sequence[Lesson], bank: Bank) -> Groups | None:
-        try:
-            return await merge_lessons(policy, lessons, bank, f"merge-{bank.sha256[:8]}")
-        finally:
-            await policy.close()
-
-    return Proposer(folder, analyst, facts, limits, settings.analyst.concurrency, merge)
+    if settings.analyst.kind == "llm":
+        return LlmAnalyst(world, analyst_policy(settings.analyst), settings.analyst.max_turns)
+    return RulesAnalyst(world, settings.policy.prompt)
 
 
 def analyst_policy(settings: AnalystSettings) -> OpenAIPolicy:

@@ -17,6 +17,7 @@ from shopsimulator.wording import Rendering, Words, words
 
 from intraskill.errors import TechnicalFailure
 from intraskill.evolve.cards import Card, Channel, PrivilegedAudit, card_id
+from intraskill.evolve.firewall import Facts, held_back, release
 from intraskill.protocol import Environment
 from intraskill.records import Reset, StepResult
 from intraskill.skills.bank import Bank
@@ -110,6 +111,17 @@ def no_proposal(case: Case, analyst: str, reason: str, audit: PrivilegedAudit | 
         target=None,
         privileged_audit=audit or bare_audit(case),
     )
+
+
+async def checked_card(analyst: Analyst, case: Case, facts: Facts) -> Card:
+    """The analyst's card after the firewall; the only place where an analyst's failure is caught."""
+    try:
+        card = await analyst.analyse(case)
+    except Exception as error:  # whatever an analyst does wrong must not end a run
+        name = type(error).__name__
+        return no_proposal(case, analyst.name, f"analyst_failed: {name}: {' '.join(str(error).split())}")
+    _, hits = release(card, facts)
+    return held_back(card, hits) if hits else card
 
 
 def bare_audit(case: Case) -> PrivilegedAudit:

@@ -33,16 +33,16 @@ class LlmAnalyst:
     name = "llm"
 
     def __init__(self, world: AnalystWorld, policy: Policy, max_turns: int = 20) -> None:
-        self._world, self._policy, self._max_turns = world, policy, max_turns
+        self._world, self.policy, self._max_turns = world, policy, max_turns
 
     async def analyse(self, case: Case) -> Card:
         if case.channel == "failure":
-            return await _Analysis(self._world, self._policy, case, self._max_turns).run()
+            return await _Analysis(self._world, self.policy, case, self._max_turns).run()
         return no_proposal(case, self.name, "successes_are_for_the_rules")
 
     async def close(self) -> None:
-        if isinstance(self._policy, OpenAIPolicy):
-            await self._policy.close()
+        if isinstance(self.policy, OpenAIPolicy):
+            await self.policy.close()
 
 
 class _Analysis:

@@ -44,7 +44,7 @@ _GROUP = {
 }
 _SUBMIT = tool("submit_groups", "Submit all groups.", ["groups"], groups={"type": "array", "items": _GROUP})
 
-Groups = list[tuple[Cluster, Abstraction]]
+Groups = list[tuple[Cluster, Abstraction | None]]
 
 
 async def merge_lessons(policy: Policy, lessons: Sequence[Lesson], bank: Bank, name: str) -> Groups | None:
@@ -72,7 +72,7 @@ def parse_groups(arguments: Mapping[str, Any], lessons: Sequence[Lesson]) -> Gro
     if not isinstance(listed, list) or not all(isinstance(group, dict) for group in listed):
         raise ValueError("groups must be a list of objects")
     used: set[int] = set()
-    groups: Groups = []
+    groups: list[tuple[Cluster, Abstraction]] = []
     for position, group in enumerate(listed):
         members = _members(group.get("lessons"), position, len(lessons), used)
         kinds = {(lessons[i].operation, lessons[i].target) for i in members}
@@ -82,7 +82,8 @@ def parse_groups(arguments: Mapping[str, Any], lessons: Sequence[Lesson]) -> Gro
         text = abstraction(group)
         members_in_order = tuple(lessons[i] for i in sorted(members))
         groups.append((Cluster(operation, target, text.mechanism, members_in_order), text))
-    return sorted(groups, key=lambda pair: (-len(pair[0].lessons), pair[0].operation == "REWRITE", pair[1].title))
+    groups.sort(key=lambda pair: (-len(pair[0].lessons), pair[0].operation == "REWRITE", pair[1].title))
+    return list(groups)
 
 
 def _members(value: Any, position: int, count: int, used: set[int]) -> set[int]:

@@ -1,0 +1,122 @@
+"""What became of every chunk of a run, read from its files.
+
+A chunk's history is a list of events: it was there from the start, or came as a candidate on the evidence of so many
+cards; gates measured it; it was rewritten; it left, and why. Each event carries the gate's coefficient with a 95 %
+interval (from the classical standard error, as published), so a reader can judge the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from intraskill.errors import UserError
+from intraskill.run_folder import RunFolder
+from intraskill.skills.bank import Bank, Chunk, read_bank
+from intraskill.store import read_json
+
+_LEFT = {
+    "retired": "it no longer helps",
+    "non_positive": "the gate found no benefit",
+    "budget_excluded": "better chunks fill the budget",
+    "rewrite_loser": "another wording did better",
+}
+_Z = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One gate's word on one text of a chunk. `round` -1 is the gate before the first step."""
+
+    chunk: str
+    text: str
+    round: int
+    step: int
+    event: str
+    coefficient: float | None
+    interval: tuple[float, float] | None
+    cards: int
+    why: str
+    title: str
+
+
+def banks_of(run: Path) -> dict[int, Bank]:
+    """The bank of each round that was set up, and under the next number what the latest gate selected."""
+    folder = RunFolder(run)
+    banks: dict[int, Bank] = {}
+    for path in sorted(run.glob("rounds/round-*/skill_bank.json")):
+        banks[int(path.parent.name.removeprefix("round-"))] = read_bank(path)
+    last = max(banks, default=-1)
+    selected = folder.gate_dir(last) / "selected_skill_bank.json"
+    if selected.exists():
+        banks[last + 1] = read_bank(selected)
+    if not banks:
+        raise UserError(f"{run}: there is no skill bank yet; give the folder of a run that has started")
+    return banks
+
+
+def bank_history(run: Path) -> list[Event]:
+    """All events of all chunks, gate by gate in pool order."""
+    folder = RunFolder(run)
+    rounds = sorted(int(path.name.removeprefix("round-")) for path in run.glob("rounds/round-*"))
+    evidence = {row["candidate_id"]: len(row["cards"]) for row in folder.ledger.read()}
+    events: list[Event] = []
+    for index in (-1, *rounds):
+        path = folder.gate_dir(index) / "contributions.json"
+        if path.exists():
+            events += _gate_events(read_json(path), index, evidence)
+    return events
+
+
+def event_record(event: Event) -> dict[str, Any]:
+    return asdict(event)
+
+
+def bank_difference(old: Bank, new: Bank) -> dict[str, list[str]]:
+    """Chunks by what happened to them between two banks."""
+    before, after = {c.skill_id: c for c in old.chunks}, {c.skill_id: c for c in new.chunks}
+    both = [skill_id for skill_id in after if skill_id in before]
+    return {
+        "added": [skill_id for skill_id in after if skill_id not in before],
+        "removed": [skill_id for skill_id in before if skill_id not in after],
+        "rewritten": [skill_id for skill_id in both if _said(before[skill_id]) != _said(after[skill_id])],
+        "unchanged": [skill_id for skill_id in both if _said(before[skill_id]) == _said(after[skill_id])],
+    }
+
+
+def _gate_events(gate: Mapping[str, Any], index: int, evidence: Mapping[str, int]) -> Iterator[Event]:
+    for row in gate["contributions"]:
+        coefficient, error = row.get("coefficient"), row.get("standard_error")
+        interval = None
+        if coefficient is not None and error is not None:
+            interval = (coefficient - _Z * error, coefficient + _Z * error)
+        event, why = _verdict(row, gate["complete"])
+        yield Event(
+            chunk=row["logical_chunk_id"],
+            text=row["intervention_id"],
+            round=index,
+            step=gate["step"],
+            event=event,
+            coefficient=coefficient,
+            interval=interval,
+            cards=evidence.get(row["intervention_id"], 0),
+            why=why,
+            title=row["title"],
+        )
+
+
+def _verdict(row: Mapping[str, Any], complete: bool) -> tuple[str, str]:
+    if not complete:
+        return "not measured", "the gate is incomplete, the bank stayed"
+    status, candidate = row.get("status", ""), row["kind"] == "candidate"
+    if status == "selected":
+        if not candidate:
+            return "kept", ""
+        return ("rewritten" if row["operation"] == "REWRITE" else "added"), ""
+    return ("turned down" if candidate else "left"), _LEFT.get(status, str(status))
+
+
+def _said(chunk: Chunk) -> dict[str, Any]:
+    return chunk.visible()
