@@ -47,10 +47,11 @@ def packed_attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """The library's attention signature: heads before tokens, batch of one; without a plan, plain causal attention."""
+    query, key = (query * scaling).to(value.dtype), key.to(value.dtype)  # under autocast only values are bfloat16
     if plan is None:
-        return _causal(query * scaling, key, value), None
+        return _causal(query, key, value), None
     layer: int = module.layer_idx  # type: ignore[assignment]
-    mixed = plan.attend(layer, query[0].transpose(0, 1) * scaling, key[0].transpose(0, 1), value[0].transpose(0, 1))
+    mixed = plan.attend(layer, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1))
     return mixed.unsqueeze(0), None
 
 
@@ -95,6 +96,7 @@ def attend_padded(query_BTHD: Tensor, key_BKSD: Tensor, value_BKSD: Tensor, bias
     keys = key_BKSD.reshape(batch * kv_heads, span, size)
     values = value_BKSD.reshape(batch * kv_heads, span, size)
     scores = torch.bmm(fold_heads(query_BTHD, kv_heads), keys.transpose(1, 2))
-    scores = (scores.view(batch, kv_heads, -1, length, span) + bias).view(batch * kv_heads, -1, span)
-    mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
+    masked = scores.view(batch, kv_heads, -1, length, span)
+    masked = masked + bias if scores.requires_grad else masked.add_(bias)
+    mixed = torch.bmm(torch.softmax(masked, dim=-1).view(batch * kv_heads, -1, span), values)
     return unfold_heads(mixed, batch, kv_heads, length)

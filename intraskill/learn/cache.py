@@ -61,8 +61,10 @@ class LaneCache:
             return
         for buffers in (self.keys, self.values):
             for layer, old in enumerate(buffers):
-                new = old.new_zeros(new_rows, self.kv_heads, new_columns, self.head_size)
+                new = old.new_empty(new_rows, self.kv_heads, new_columns, self.head_size)
                 new[:held, :, : old.shape[2]] = old
+                new[:held, :, old.shape[2] :] = 0
+                new[held:] = 0
                 buffers[layer] = new
 
     def swap(self, left: Sequence[int], right: Sequence[int]) -> None:

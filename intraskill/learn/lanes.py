@@ -28,7 +28,7 @@ from intraskill.learn.sampling import draw, uniforms
 from intraskill.policies.token import Generation
 from intraskill.records import FinishReason, Sampling
 
-CHUNK_TOKENS = 1024  # packed tokens of one extension forward
+CHUNK_TOKENS = 2048  # packed tokens of one extension forward
 IDLE_SHARE = 0.15  # finished lanes tolerated in a decode batch before they are moved away
 
 
