@@ -96,6 +96,11 @@ class RoundDriver:
                 f"gate.tasks is {settings.gate.tasks} but the validation split has {len(splits.validation)} tasks; "
                 "lower gate.tasks or use a larger world"
             )
+        if bank.draft_only:
+            raise UserError(
+                "the initial bank is a draft that no gate has measured; run `intraskill coldstart gate` on it and train "
+                "with the selected_skill_bank.json it writes"
+            )
         self.settings, self.folder, self.runner, self.reporter = settings, folder, runner, reporter
         self.splits, self.initial_bank, self.wave_size = splits, bank, wave_size
         self.proposer = proposer or NoCandidates()
