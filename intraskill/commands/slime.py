@@ -158,7 +158,8 @@ def smoke(
     model: Annotated[str, typer.Option(help="A small model directory.")] = "builtin:tiny",
     slime_dir: SlimeDir = Path("third_party/slime"),
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
-    stop_after: Annotated[int, typer.Option(help="Kill the job after this many trained steps; 0 = never.")] = 0,
+    stop_after: Annotated[int, typer.Option(help="Kill the job after this many checkpoints; 0 = never.")] = 0,
+    job_path: Annotated[str, typer.Option(help="First on the job's PYTHONPATH, e.g. an SGLang that slime knows.")] = "",
 ) -> None:
     """Run slime's real loop on the CPU: two rounds of two steps, a real SGLang server, gates in the loop.
 
@@ -171,7 +172,7 @@ def smoke(
         raise UserError(
             f"the smoke run needs the package {error.name!r}; docs/four_gpus.md says how to install slime and SGLang"
         ) from None
-    run_smoke(out, model, slime_dir, seed, stop_after)
+    run_smoke(out, model, slime_dir, seed, stop_after, job_path)
 
 
 def write_job_file(config: Path, run: Path, environment_url: str | None, model_sha256: str) -> Path:
