@@ -1,0 +1,145 @@
+"""Settings and slime's arguments say the same thing, or the job does not start."""
+
+import argparse
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from intraskill.errors import UserError
+from intraskill.slime_plugin.arguments import (
+    check_arguments,
+    command_line,
+    load_slime_settings,
+    method_arguments,
+    read_spec,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def published_settings():
+    return load_slime_settings(ROOT / "configs" / "qwen35_4b_4gpu.yaml")
+
+
+def test_the_published_settings_are_the_frozen_ones(published_settings):
+    found = method_arguments(published_settings)
+    frozen = {
+        "num_rollout": 80,
+        "eval_interval": 20,
+        "rollout_batch_size": 16,
+        "n_samples_per_prompt": 8,
+        "over_sampling_batch_size": 32,
+        "global_batch_size": 64,
+        "rollout_temperature": 0.6,
+        "rollout_top_p": 1.0,
+        "rollout_top_k": -1,
+        "rollout_max_response_len": 4096,
+        "rollout_max_context_len": 24576,
+        "lr": 1e-6,
+        "lr_decay_style": "constant",
+        "eps_clip": 0.2,
+        "eps_clip_high": 0.28,
+    }
+    assert {name: found[name] for name in frozen} == frozen
+    settings = published_settings
+    assert (settings.gate.tasks, settings.gate.budget, settings.gate.candidates) == (400, 10, 6)
+    assert (settings.curriculum.q, settings.curriculum.rho_min, settings.curriculum.rho_max) == (0.2, 0.2, 0.9)
+    assert settings.environment.max_steps == 30
+
+
+def test_a_flag_is_its_name_alone():
+    words = command_line({"use_rollout_logprobs": True, "lr": 1e-6, "eval_interval": 20, "x_path": "a.b"})
+    assert words == ["--use-rollout-logprobs", "--lr", "1e-06", "--eval-interval", "20", "--x-path", "a.b"]
+
+
+def test_numbers_survive_the_command_line(published_settings):
+    wanted = method_arguments(published_settings)
+    parser = argparse.ArgumentParser()
+    for name, value in wanted.items():
+        options = {"action": "store_true"} if value is True else {"type": type(value)}
+        parser.add_argument(f"--{name.replace('_', '-')}", **options)
+    check_arguments(parser.parse_args(command_line(wanted)), published_settings)
+
+
+@pytest.mark.parametrize(("name", "value"), [("rollout_top_p", 0.9), ("n_samples_per_prompt", 4), ("lr", 2e-6)])
+def test_a_contradiction_names_the_argument(published_settings, name, value):
+    args = SimpleNamespace(**{**method_arguments(published_settings), name: value})
+    with pytest.raises(UserError, match=f"--{name.replace('_', '-')} is {value}"):
+        check_arguments(args, published_settings)
+
+
+def test_an_evaluation_only_job_may_have_no_rollouts(published_settings):
+    check_arguments(SimpleNamespace(**{**method_arguments(published_settings), "num_rollout": 0}), published_settings)
+
+
+def test_a_job_without_our_configuration_is_refused():
+    with pytest.raises(UserError, match=r"four_rounds\.sh"):
+        read_spec(SimpleNamespace())
+
+
+def test_the_launcher_is_sound_shell():
+    for script in ("four_rounds.sh", "environment.sh"):
+        subprocess.run(["bash", "-n", str(ROOT / "launch" / script)], check=True)
+
+
+def launcher(tmp_path, kit_model, *words, **variables):
+    slime = tmp_path / "slime"
+    (slime / "scripts" / "models").mkdir(parents=True, exist_ok=True)
+    (slime / "train.py").touch()
+    (slime / "scripts" / "models" / "tiny.sh").write_text("MODEL_ARGS=(--num-layers 2)\n")
+    config = tmp_path / "config.yaml"
+    config.write_text(f"name: launched\npolicy: {{model: {kit_model}}}\nreport: {{wandb: offline}}\n")
+    import os
+    import sys
+
+    environment = {
+        **os.environ,
+        "CONFIG": str(config),
+        "RUNS_DIR": str(tmp_path / "runs"),
+        "SLIME_DIR": str(slime),
+        "MODEL_SCRIPT": "tiny.sh",
+        "PYTHON": sys.executable,
+        "WANDB_API_KEY": "secret-key-of-a-test",
+        **variables,
+    }
+    command = [str(ROOT / "launch" / "four_rounds.sh"), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+
+
+@pytest.fixture
+def model(tmp_path, tokenizer_dir):
+    (tokenizer_dir / "config.json").write_text("{}")
+    return tokenizer_dir
+
+
+def test_a_dry_run_prints_the_command_and_starts_nothing(tmp_path, model):
+    done = launcher(tmp_path, model, "--dry-run", "--", "--ci-test")
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split()
+    assert words[1].endswith("slime/train.py")
+    for flag, value in (("--tensor-model-parallel-size", "2"), ("--max-tokens-per-gpu", "16384"), ("--lr", "0.00015")):
+        assert words[words.index(flag) + 1] == value
+    for flag in ("--colocate", "--sequence-parallel", "--recompute-loss-function", "--use-rollout-logprobs"):
+        assert flag in words
+    assert words[-1] == "--ci-test"
+    assert not (tmp_path / "runs").exists()
+    assert "secret-key-of-a-test" not in done.stdout + done.stderr
+
+
+def test_a_problem_is_one_line_and_exit_code_2(tmp_path, model):
+    done = launcher(tmp_path, model, ENV_URL="http://127.0.0.1:9")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert lines
+    assert all(line.startswith("error: ") for line in lines)
+    assert any("environment service" in line for line in lines)
+
+
+def test_an_unknown_argument_is_refused(tmp_path, model):
+    done = launcher(tmp_path, model, "--dryrun")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown argument --dryrun")
