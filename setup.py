@@ -19,6 +19,8 @@ CORE = [
 ]
 REPORT = ["jinja2>=3.1", "matplotlib>=3.8", "wandb>=0.31"]
 LOCAL = ["torch==2.13.*", "transformers>=4.57,<6", "tokenizers>=0.20", "safetensors>=0.4", *REPORT]
+# What the plugin needs beside slime's own environment, which brings torch, SGLang, Ray and Megatron.
+SLIME = ["transformers>=4.57", "tokenizers>=0.20", *REPORT]
 DEV = [
     *LOCAL,
     "hypothesis>=6.100",
@@ -42,7 +44,7 @@ setup(
     include_package_data=True,
     package_data={"intraskill": ["assets/**/*", "report/templates/*"], "shopsimulator": ["data/*"]},
     install_requires=CORE,
-    extras_require={"local": LOCAL, "dev": DEV},
+    extras_require={"local": LOCAL, "slime": SLIME, "dev": DEV},
     entry_points={
         "console_scripts": [
             "intraskill = intraskill.cli:main",
