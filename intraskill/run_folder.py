@@ -91,6 +91,8 @@ class RunFolder:
         state = replace(self._recall(step), opened=found.opened, rounds_closed=closed, finished=False)
         for index in range(closed, found.rounds_closed + 1):
             shutil.rmtree(self.gate_dir(index), ignore_errors=True)
+            for summary in self.round_dir(index).glob("analysis/*.json"):  # its logs are cut by `roll_back`
+                summary.unlink()
             if index > closed:
                 shutil.rmtree(self.round_dir(index), ignore_errors=True)
         self.write_state(state)

@@ -25,6 +25,7 @@ from intraskill.agent.prompts import prompt_template
 from intraskill.assets import bank_path, model_directory
 from intraskill.envs.shop import ShopSource, open_world
 from intraskill.errors import StateCorrupted, UserError
+from intraskill.evolve.proposer import open_proposer
 from intraskill.evolve.rounds import RoundDriver, Splits, StepBatch
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
@@ -68,13 +69,15 @@ class Job:
         source = open_world(_environment(spec, self.settings), spec.run.parent / ".worlds")
         bank = read_bank(bank_path(self.settings.bank))
         self.folder.claim(self.settings.method(), _meaning(self.settings, spec, source, bank))
+        method, train_ids = self.settings.method(), tuple(source.splits().train)
         self.driver = RoundDriver(
-            self.settings.method(),
+            method,
             self.folder,
             self._runner(source),
-            Splits(tuple(source.splits().train), tuple(source.splits().val)),
+            Splits(train_ids, tuple(source.splits().val)),
             bank,
             Reporter(),
+            proposer=open_proposer(method, self.folder, source.catalog, train_ids),
         )
 
     def generate(self, rollout_id: int) -> Generated:
@@ -115,6 +118,7 @@ class Job:
 
     def close(self) -> None:
         """Close connections and let the run folder go."""
+        self.driver.proposer.close()
         self._run(self.engine.close())
         self._loop.close()
         self._lock.__exit__(None, None, None)

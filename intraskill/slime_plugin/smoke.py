@@ -30,7 +30,7 @@ from intraskill.slime_plugin.arguments import command_line, load_slime_settings
 from intraskill.slime_plugin.launch import job_arguments
 from intraskill.slime_plugin.preflight import Launch, checkpoint_step, model_sha256, plan
 
-START_S = 600.0  # a busy machine needs minutes for the imports alone
+START_S = 1200.0  # a busy machine needs minutes for the imports alone
 SERVER_OPTIONS = {
     "device": "cpu",
     "attention_backend": "torch_native",
@@ -93,7 +93,6 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
     environment = {
         **_quiet(),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        "SLIME_ACCELERATOR": "cpu",
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

@@ -15,8 +15,6 @@ from typing import Any
 import ray
 import torch
 from slime.ray.train_actor import TrainRayActor
-from slime.utils.accelerator import register_accelerator
-from slime.utils.accelerator.base import Accelerator
 
 from intraskill.learn.checkpoint import load_checkpoint, save_checkpoint
 from intraskill.learn.models import load_model
@@ -27,53 +25,6 @@ from intraskill.slime_plugin.preflight import checkpoint_step
 from intraskill.store import write_bytes_atomic
 
 log = logging.getLogger(__name__)
-
-
-class CpuAccelerator(Accelerator):
-    """No accelerator at all, as slime's interface for one."""
-
-    name = device_type = "cpu"
-    communication_backend_name = "gloo"
-
-    def is_available(self) -> bool:
-        return True
-
-    def device(self, index: Any = None) -> torch.device:
-        return torch.device("cpu")
-
-    def device_name(self, index: Any = None) -> str:
-        return "cpu"
-
-    def set_device(self, index: Any) -> None:
-        pass
-
-    def current_device(self) -> int | str:
-        return "cpu"
-
-    def device_count(self) -> int:
-        return 1
-
-    def synchronize(self, device: Any = None) -> None:
-        pass
-
-    def current_stream(self, device: Any = None) -> Any:
-        return None
-
-    def empty_cache(self) -> None:
-        pass
-
-    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        return 0, 0
-
-    def memory_allocated(self, device: Any = None) -> int:
-        return 0
-
-    def memory_reserved(self, device: Any = None) -> int:
-        return 0
-
-
-# Every process that imports this module (the job, its actors) must be able to name the accelerator.
-register_accelerator("cpu", CpuAccelerator, lambda: True, communication_backends=("gloo",))
 
 
 class EmbeddedTrainActor(TrainRayActor):

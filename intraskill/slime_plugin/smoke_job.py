@@ -12,6 +12,8 @@ import functools
 import sys
 from typing import Any
 
+from intraskill.slime_plugin.smoke_cpu import register
+
 
 def parse(words: list[str]) -> Any:
     """slime's namespace for these words, validated by slime."""
@@ -35,6 +37,7 @@ def parse(words: list[str]) -> Any:
 
 
 def main() -> None:
+    register()
     args = parse(sys.argv[1:])
     import ray
     import train as slime_train  # slime's own script; its checkout is on PYTHONPATH
@@ -43,7 +46,8 @@ def main() -> None:
     from intraskill.slime_plugin.smoke_actor import EmbeddedTrainActor
 
     slime_train.create_training_models = functools.partial(create_training_models, actor_cls=EmbeddedTrainActor)
-    ray.init(num_cpus=8, num_gpus=1, include_dashboard=False, log_to_driver=True)
+    hook = "intraskill.slime_plugin.smoke_cpu.register"
+    ray.init(num_cpus=8, num_gpus=1, include_dashboard=False, runtime_env={"worker_process_setup_hook": hook})
     slime_train.train(args)
 
 
