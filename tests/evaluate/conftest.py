@@ -134,11 +134,11 @@ def read_traces():
 
 
 class ModelServer:
-    """An OpenAI-compatible server around `shop`; `fault(request number)` may answer instead, None lets it pass."""
+    """An OpenAI-compatible server around `shop`; `fault(body)` may answer instead, None lets it pass."""
 
     def __init__(self) -> None:
         self.requests = 0
-        self.fault = lambda number: None
+        self.fault = lambda body: None
         self.delay_s = 0.0
         self.bodies: list[dict] = []
         server = self
@@ -151,7 +151,7 @@ class ModelServer:
                 server.requests += 1
                 server.bodies.append(body)
                 time.sleep(server.delay_s)
-                fault = server.fault(server.requests)
+                fault = server.fault(body)
                 if fault == "drop":
                     self.close_connection = True
                     return
@@ -197,3 +197,29 @@ def model_server():
     server = ModelServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tokenizer, tmp_path_factory) -> Path:
+    """A model directory with random weights: it talks nonsense, deterministically."""
+    pytest.importorskip("torch")
+    from transformers import Qwen3Config
+
+    from intraskill.learn.models import build_model
+
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=4096,
+        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+        tie_word_embeddings=True,
+    )
+    directory = tmp_path_factory.mktemp("model")
+    build_model(config, seed=0).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
