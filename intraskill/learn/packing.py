@@ -28,11 +28,6 @@ class Family:
     prompt_ids: tuple[int, ...]
     segments: tuple[Segment, ...]
 
-    @property
-    def cost(self) -> int:
-        """Tokens to compute."""
-        return len(self.prompt_ids) + sum(_input_length(segment) for segment in self.segments)
-
 
 @dataclass(frozen=True, slots=True)
 class Pack:
@@ -58,16 +53,34 @@ def families(segments: Sequence[Segment]) -> list[Family]:
 
 
 def micro_batches(everything: Sequence[Family], token_budget: int) -> list[list[Family]]:
-    """Cut into consecutive batches of at most `token_budget` tokens (a larger family stands alone)."""
+    """Cut into consecutive batches of at most `token_budget` cells, padding included.
+
+    A family beyond the budget is cut too (its prompt is then computed once per piece); one segment never is.
+    """
     batches: list[list[Family]] = []
-    filled = 0
-    for family in everything:
-        if not batches or filled + family.cost > token_budget:
-            batches.append([])
-            filled = 0
-        batches[-1].append(family)
-        filled += family.cost
+    for family in (piece for whole in everything for piece in _pieces(whole, token_budget)):
+        if batches and _cells([*batches[-1], family]) <= token_budget:
+            batches[-1].append(family)
+        else:
+            batches.append([family])
     return batches
+
+
+def _pieces(family: Family, token_budget: int) -> list[Family]:
+    pieces: list[Family] = []
+    for segment in family.segments:
+        grown = Family(family.prompt_ids, (*(pieces[-1].segments if pieces else ()), segment))
+        if pieces and _cells([grown]) <= token_budget:
+            pieces[-1] = grown
+        else:
+            pieces.append(Family(family.prompt_ids, (segment,)))
+    return pieces
+
+
+def _cells(batch: Sequence[Family]) -> int:
+    """Size of the batch once prompts are padded to the longest prompt and tails to the longest tail."""
+    tails = [_input_length(segment) for family in batch for segment in family.segments]
+    return len(batch) * max(len(family.prompt_ids) for family in batch) + len(tails) * max(tails)
 
 
 def token_weights(segments: Sequence[Segment]) -> dict[str, float]:

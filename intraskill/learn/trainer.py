@@ -22,7 +22,7 @@ from intraskill.learn.models import copy_model
 from intraskill.learn.packing import Pack, families, micro_batches, pack, token_weights
 from intraskill.records import Segment
 
-TOKEN_BUDGET = 8192  # packed tokens of one forward and backward pass
+TOKEN_BUDGET = 4096  # tokens, padding included, of one forward and backward pass: bounds memory
 
 
 class Trainer:

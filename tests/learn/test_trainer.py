@@ -175,7 +175,12 @@ def test_clip_fraction_counts_tokens_the_clip_silenced(qwen: PreTrainedModel, ma
 
 def test_micro_batches_keep_order_and_budget(make_group: MakeGroup) -> None:
     everything = [family for i in range(6) for family in families(make_group(i, i))]
-    batches = micro_batches(everything, 80)
-    assert [f for batch in batches for f in batch] == everything
-    assert all(len(batch) == 1 or sum(f.cost for f in batch) <= 80 for batch in batches)
-    assert len(batches) > 1
+    for budget in (40, 80, 200, 10_000):
+        batches = micro_batches(everything, budget)
+        assert [s for b in batches for f in b for s in f.segments] == [s for f in everything for s in f.segments]
+        for batch in batches:
+            tails = [len(s.token_ids) - s.prompt_length - 1 for f in batch for s in f.segments]
+            padded = 9 * len(batch) + max(tails) * len(tails)
+            assert padded <= budget or len(tails) == 1
+    assert len(micro_batches(everything, 10_000)) == 1
+    assert len(micro_batches(everything, 80)) > 1
