@@ -1,0 +1,40 @@
+"""The integration test: slime's real loop with a real SGLang server, killed and continued."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from intraskill.store import JsonlLog
+
+pytestmark = [pytest.mark.slime, pytest.mark.slow, pytest.mark.timeout(3600)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def smoke(out: Path, *words: str) -> str:
+    if not (ROOT / "intraskill" / "assets" / "tiny" / "model.safetensors").exists():
+        pytest.skip("the package holds no tiny checkpoint")
+    slime = os.environ.get("SLIME_DIR", str(ROOT / "third_party" / "slime"))
+    command = [sys.executable, "-m", "intraskill", "slime", "smoke", "--out", str(out), "--slime-dir", slime]
+    command += ["--job-path", os.environ.get("SLIME_JOB_PATH", ""), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def drawn(out: Path) -> list[tuple]:
+    logs = sorted(out.glob("smoke/rounds/*/groups.jsonl"))
+    rows = [row for log in logs for row in JsonlLog(log).read()]
+    return [(row["step"], row["group_index"], row["task_id"], row["skill_free"]) for row in rows]
+
+
+def test_killed_and_continued_it_draws_what_an_unkilled_run_draws(tmp_path):
+    assert "smoke run passed" in smoke(tmp_path / "whole")
+    smoke(tmp_path / "killed", "--stop-after", "3")
+    assert "smoke run passed" in smoke(tmp_path / "killed")
+    assert drawn(tmp_path / "killed") == drawn(tmp_path / "whole")
+    assert "nothing to do" in smoke(tmp_path / "whole")
+    shutil.rmtree(tmp_path)
