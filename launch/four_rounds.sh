@@ -23,7 +23,7 @@ ROLLOUT_TP=${ROLLOUT_TP:-1}                         # GPUs of one inference engi
 MAX_TOKENS_PER_GPU=${MAX_TOKENS_PER_GPU:-16384}     # tokens of one training micro-batch
 LOG_PROBS_CHUNK=${LOG_PROBS_CHUNK:-1024}            # positions whose logits exist at once
 MEM_FRACTION=${MEM_FRACTION:-0.7}                   # of a GPU's memory, for SGLang
-ROUTER_POLICY=${ROUTER_POLICY:-consistent_hashing}  # siblings meet on one engine; cache_aware is the alternative
+ROUTER_POLICY=${ROUTER_POLICY:-manual}              # by routing key: siblings meet on one engine; or cache_aware
 SAVE_INTERVAL=${SAVE_INTERVAL:-0}                   # steps between checkpoints; 0: one a round
 BASE_EVAL=${BASE_EVAL:-1}                           # score the untrained policy before step 1
 ENV_URL=${ENV_URL:-}                                # an environment service; empty: start and stop our own
@@ -89,6 +89,7 @@ CLUSTER_ARGS=(
   --sglang-mem-fraction-static "$MEM_FRACTION"
   --router-policy "$ROUTER_POLICY"
 )
+[ "$ROUTER_POLICY" != manual ] || CLUSTER_ARGS+=(--router-assignment-mode min_group)
 TRAIN_ARGS=(
   --tensor-model-parallel-size "$TRAIN_TP"
   --pipeline-model-parallel-size 1

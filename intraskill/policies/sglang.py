@@ -7,7 +7,7 @@ What a long training job needs beyond one HTTP request:
 * **Patience.** An engine that restarts, a router that has no worker yet (503), a lost connection: asked again with a
   new id, with backoff. A prompt that does not fit the context window is no such error: it is a reply of length zero.
 * **One engine per group.** Siblings share their prompt. All their requests carry one routing key, so that a router
-  with consistent hashing sends them to one engine, which prefills the shared prompt once.
+  that goes by keys sends them to one engine, which prefills the shared prompt once.
 * **One version.** `pin` starts a stretch of work that must come from one set of weights, for example one training
   step or one gate. The first reply says which; a later reply of another version is a technical failure.
 """

@@ -136,7 +136,7 @@ def _cluster_words(server: str) -> list[str]:
             "num_gpus_per_node": 1,
             "rollout_external_engine_addrs": server.removeprefix("http://"),
             "rollout_num_gpus_per_engine": 1,
-            "router_policy": "consistent_hashing",
+            "router_policy": "manual",
             "save_interval": 1,
             "use_dynamic_batch_size": True,
             "max_tokens_per_gpu": 100000,
