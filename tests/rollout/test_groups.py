@@ -1,0 +1,75 @@
+"""Siblings whose environment broke down get a second chance; nobody else does."""
+
+import asyncio
+
+import pytest
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.agent.prompts import prompt_template
+from intraskill.policies.scripted import call_text
+from intraskill.policies.token import TokenPolicy
+from intraskill.records import Assignment, Sampling
+from intraskill.rollout.groups import GroupPlan, run_group
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.skills.bank import Bank
+
+BUY = [call_text("search", query="shelf"), call_text("click", value="1"), call_text("click", value="buy")]
+PLAN = GroupPlan(3, 7, Assignment(3, True, ()))
+
+
+class Shops:
+    """Hands out environments that fail where `faults` say, one entry each, and sound ones afterwards."""
+
+    def __init__(self, shop, faults):
+        self.shop, self.faults, self.made = shop, list(faults), []
+
+    def new_environment(self):
+        self.made.append(self.shop(fail_at=self.faults.pop(0) if self.faults else None))
+        return self.made[-1]
+
+    def identity(self):
+        return {}
+
+
+@pytest.fixture
+def run(chat, replay_engine, toy_shop):
+    async def go(faults, replies=BUY * 4, size=1, deadline_s=None, engine=None):
+        source = Shops(toy_shop, faults)
+        policy = TokenPolicy(chat, engine or replay_engine(chat, replies))
+        limits = EpisodeSettings(10, Sampling(max_tokens=200), "static", deadline_s)
+        runner = EpisodeRunner(source, policy, prompt_template("compact"), limits)
+        return await run_group(runner, PLAN, Bank(()), size, seed=1), source
+
+    return go
+
+
+@pytest.mark.parametrize("fault", ["reset", "click[1]"])
+async def test_an_environment_that_comes_back_costs_nothing(run, fault):
+    replies = BUY if fault == "reset" else BUY[:2] + BUY
+    group, source = await run([fault], replies)
+    assert group.scorable
+    assert group.episodes[0].reward == 1.0
+    assert len(source.made) == 2
+    assert all(shop.diary[-1] == "close" for shop in source.made)
+
+
+async def test_an_environment_that_stays_away_makes_the_group_technical(run):
+    group, source = await run(["reset"] * 4, size=2)
+    assert not group.scorable
+    assert [episode.error["stage"] for episode in group.episodes] == ["environment"] * 2
+    assert len(source.made) == 4
+
+
+async def test_a_hanging_sibling_is_given_up_and_not_repeated(run, replay_engine, chat):
+    class Hanging(replay_engine):
+        async def generate(self, *args, **named):
+            await asyncio.sleep(60)
+
+    engine = Hanging(chat, [])
+    group, source = await run([], engine=engine, deadline_s=0.2)
+    (episode,) = group.episodes
+    assert episode.error["stage"] == "deadline"
+    assert "not finished after 0.2 s" in episode.error["message"]
+    assert len(source.made) == 1
+    assert source.made[0].diary[-1] == "close"
+    assert engine.sessions[-1].startswith("close")
