@@ -60,7 +60,7 @@ def test_programs_options_and_files_exist(command: str) -> None:
 
 
 def check_cli(words: list[str]) -> None:
-    subcommand = [word for word in words[1:3] if re.fullmatch(r"[a-z]+", word)]
+    subcommand = [word for word in words[1:3] if re.fullmatch(r"[a-z][a-z-]*", word)]
     while subcommand:
         shown = subprocess.run(
             [str(BIN / words[0]), *subcommand, "--help"], capture_output=True, text=True, check=False

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from intraskill.errors import UserError
-from intraskill.evaluate.plan import check_guards, plan_jobs, plan_record
+from intraskill.evaluate.plan import check_guards, plan_jobs, plan_record, protocol_differences
 from intraskill.evaluate.run import plan_evaluation
 from intraskill.evaluate.settings import EvalSettings
 from intraskill.settings_file import load_settings_as
@@ -146,3 +148,23 @@ def test_settings_files_are_checked_like_those_of_a_run(tmp_path, text, says):
     with pytest.raises(UserError) as caught:
         load_settings_as(EvalSettings, tmp_path / "eval.yaml")
     assert says in str(caught.value)
+
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.glob("eval_*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_valid_and_named_after_their_files(config):
+    settings = load_settings_as(EvalSettings, config)
+    assert settings.name == config.stem.replace("_", "-")
+
+
+def test_the_two_tiny_examples_can_be_compared(runs_dir):
+    if not (CONFIGS.parent / "intraskill" / "assets" / "tiny" / "config.json").exists():
+        pytest.skip("the warm-up checkpoint is not there")
+    plans = [
+        plan_evaluation(load_settings_as(EvalSettings, CONFIGS / f"{name}.yaml"), runs_dir)
+        for name in ("eval_tiny", "eval_tiny_s0")
+    ]
+    assert protocol_differences(plans[0].semantic, plans[1].semantic) == []
+    assert [plan.condition for plan in plans] == ["skill-free", "equipped"]
