@@ -98,8 +98,8 @@ class RoundDriver:
             )
         if bank.draft_only:
             raise UserError(
-                "the initial bank is a draft that no gate has measured; run `intraskill coldstart gate` on it and train "
-                "with the selected_skill_bank.json it writes"
+                "the initial bank is a draft that no gate has measured; run `intraskill coldstart gate` on it and "
+                "train with the selected_skill_bank.json it writes"
             )
         self.settings, self.folder, self.runner, self.reporter = settings, folder, runner, reporter
         self.splits, self.initial_bank, self.wave_size = splits, bank, wave_size
@@ -232,6 +232,25 @@ class RoundDriver:
             self._prepare_round(index + 1, result.bank)
         self._advance(replace(self.state, rounds_closed=index + 1, finished=last))
 
+    async def complete_gate(self, index: int) -> GateResult:
+        """Run what an incomplete gate lacks, at the checkpoint it stands for; episodes it holds are not run again.
+
+        If no step was taken since, the next round starts from what it selects; else it only completes the record.
+        Raises `UserError` when there is nothing to complete or the weights are others.
+        """
+        path = self.folder.gate_dir(index) / "contributions.json"
+        record = read_json(path)
+        if record["complete"]:
+            raise UserError(f"{path}: this gate is complete; nothing is left to run")
+        if record["checkpoint_id"] != self.checkpoint:
+            raise UserError(f"{path} stands for {record['checkpoint_id']}, the policy is {self.checkpoint}")
+        bank = self.initial_bank if index < 0 else read_bank(self.folder.round_dir(index) / "skill_bank.json")
+        result = await self._gate(index, bank)
+        latest = index + 1 == self.round_index and self.state.step == self._closing_step(index)
+        if latest and result.complete and not self.finished:
+            self._prepare_round(index + 1, result.bank)
+        return result
+
     def bank(self) -> Bank:
         """The bank of the round in progress. Raises `UserError` when it is not the one the round was set up with."""
         path = self.folder.round_dir(self.round_index) / "skill_bank.json"
@@ -255,6 +274,14 @@ class RoundDriver:
         if [(item.skill_id, item.contribution) for item in curriculum.probabilities] != measured:
             raise UserError(f"{path} was made for another bank than skill_bank.json beside it; restore both")
         return curriculum
+
+    def _closing_step(self, index: int) -> int:
+        """The step after which round `index` closes; 0 for Gate A."""
+        return (index + 1) * self.settings.steps_per_round
+
+    def _heading(self, kind: str, index: int) -> dict[str, Any]:
+        step = self._closing_step(index)
+        return {"kind": kind, "round": index, "step": step, "rollout/step": step}
 
     def _curriculum_path(self) -> Path:
         return self.folder.round_dir(self.round_index) / "curriculum.json"
@@ -284,7 +311,7 @@ class RoundDriver:
             estimator=settings.estimator,
             seed=self.settings.seed,
             round_index=index,
-            step=self.state.step,
+            step=self._closing_step(index),
             checkpoint=self.checkpoint,
             wave_size=self.wave_size,
         )
@@ -294,8 +321,8 @@ class RoundDriver:
         result = await run_gate(self.runner, bank, candidates, plan, folder, self.reporter)
         if not result.complete:
             self.reporter.say("gate: some episodes could not be scored twice in a row; the bank stays as it is")
-        row = {"kind": "gate", "round": index, "step": self.state.step, "rollout/step": self.state.step}
-        self.folder.metrics.append({**row, **gate_metrics(result), "timing/gate_s": time.monotonic() - started})
+        timing = {"timing/gate_s": time.monotonic() - started}
+        self.folder.metrics.append({**self._heading("gate", index), **gate_metrics(result), **timing})
         self._record(index, "skill_free", result.bare)
         if index >= 0:
             self.proposer.settle(index, self.checkpoint, result)
@@ -306,8 +333,7 @@ class RoundDriver:
         retries = JsonlLog(self.folder.round_dir(index) / "retries.jsonl").read()
         proposed = await self.proposer.candidates(index, bank, retries)
         if proposed.metrics:
-            heading = {"kind": "analysis", "round": index, "step": self.state.step, "rollout/step": self.state.step}
-            self.folder.metrics.append({**heading, **proposed.metrics})
+            self.folder.metrics.append({**self._heading("analysis", index), **proposed.metrics})
         return proposed.candidates[: self.settings.gate.candidates]
 
     async def _evaluate(self, index: int, bank: Bank, also: Mapping[str, Sequence[Chunk]] | None = None) -> None:
@@ -341,7 +367,7 @@ class RoundDriver:
             {
                 "kind": "evaluation",
                 "round": index,
-                "step": self.state.step,
+                "step": self._closing_step(index),
                 "condition": condition,
                 "n": len(rewards),
                 "reward_mean": mean(rewards),
