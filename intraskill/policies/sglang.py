@@ -24,7 +24,7 @@ from typing import Any, Literal
 import httpx
 
 from intraskill.errors import PolicyUnavailable
-from intraskill.policies.retry import Refused, Retry, is_loopback, post_json, without_credentials
+from intraskill.policies.retry import Refused, Retry, post_json, without_credentials
 from intraskill.policies.token import Generation
 from intraskill.records import FinishReason, Sampling
 
@@ -224,7 +224,7 @@ class SGLangEngine:
             self._client = httpx.AsyncClient(
                 timeout=httpx.Timeout(self.server.timeout_s, connect=10.0, pool=None),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.server.concurrency),
-                trust_env=not is_loopback(self._base),
+                trust_env=False,  # engines of one's own cluster never sit behind a proxy
             )
         return self._client
 

@@ -96,6 +96,8 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_prestart_worker_first_driver": "0",  # idle workers would all import torch at once
     }
     environment.pop("CUDA_VISIBLE_DEVICES", None)  # Ray must see the GPU it was told of
     command = [sys.executable, "-m", "intraskill.slime_plugin.smoke_job", *words]

@@ -47,7 +47,7 @@ def main() -> None:
 
     slime_train.create_training_models = functools.partial(create_training_models, actor_cls=EmbeddedTrainActor)
     hook = "intraskill.slime_plugin.smoke_cpu.register"
-    ray.init(num_cpus=8, num_gpus=1, include_dashboard=False, runtime_env={"worker_process_setup_hook": hook})
+    ray.init(num_cpus=4, num_gpus=1, include_dashboard=False, runtime_env={"worker_process_setup_hook": hook})
     slime_train.train(args)
 
 
