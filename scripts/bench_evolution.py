@@ -35,7 +35,7 @@ from intraskill.skills.bank import Chunk, read_bank
 from intraskill.store import JsonlLog, read_json
 
 CONFIG = "configs/missing_skill.yaml"
-MISSING = "brand"
+MISSING = "colour"
 
 
 def growth(seeds: Sequence[int], config: str, runs: Path) -> dict[str, Any]:

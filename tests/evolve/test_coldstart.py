@@ -194,14 +194,14 @@ def test_bank_commands(tmp_path, skills, capsys):
     from intraskill.cli import main
 
     run = str(run_folder(tmp_path, skills))
-    for arguments in (["show", run], ["show", "builtin:s0-no-brand"], ["diff", run], ["history", run]):
+    for arguments in (["show", run], ["show", "builtin:s0-no-colour"], ["diff", run], ["history", run]):
         with pytest.raises(SystemExit) as stop:
             main(["bank", *arguments])
         assert stop.value.code == 0
         assert capsys.readouterr().out.strip()
     with pytest.raises(SystemExit):
-        main(["bank", "diff", "builtin:s0", "builtin:s0-no-brand", "--json"])
-    assert json.loads(capsys.readouterr().out)["removed"] == ["usual-brand"]
+        main(["bank", "diff", "builtin:s0", "builtin:s0-no-colour", "--json"])
+    assert json.loads(capsys.readouterr().out)["removed"] == ["own-colour"]
     with pytest.raises(SystemExit) as stop:
         main(["bank", "show", run, "--round", "9"])
     assert stop.value.code == 2
