@@ -31,6 +31,8 @@ def save_checkpoint(path: Path, trainer: Trainer, tokenizer_dir: Path | None, ex
     path = Path(path)
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
+        for left_by_a_kill in path.parent.glob(f".{path.name}.*"):
+            shutil.rmtree(left_by_a_kill, ignore_errors=True)
         unfinished.mkdir(parents=True)
         with no_progress_bars():
             trainer.model.save_pretrained(unfinished)

@@ -4,7 +4,7 @@ A **lane** is one open session and its row of the KV cache. A turn has two phase
 
 - *extend*: every lane gets the tokens its prompt has beyond what is cached. Sessions that start with the very same
   prompt (siblings of a group) compute it once; the others receive a copy of its keys and values. Work is cut into
-  chunks of neighbouring rows, small enough that a chunk's activations stay in the processor's caches;
+  chunks of lanes with similarly many new tokens, small enough to bound memory;
 - *decode*: one token per lane and forward pass, until each lane has sampled an end-of-turn token or reached its
   limit. Finished lanes idle along until a fraction is done, then they are moved behind the active ones.
 
@@ -151,9 +151,11 @@ class Lanes:
             first.setdefault(lane.request.prompt_ids, row) if lane.cached == 0 else row
             for row, lane in enumerate(order)
         ]
+        fresh = [len(lane.request.prompt_ids) - lane.cached for lane in order]
         computing = [row for row in range(len(order)) if leader[row] == row]
+        computing.sort(key=lambda row: fresh[row])  # like with like: attention pads to a chunk's longest
         logits: Tensor | None = None
-        for chunk in _chunks(computing, [len(order[row].request.prompt_ids) - order[row].cached for row in computing]):
+        for chunk in _chunks(computing, [fresh[row] for row in computing]):
             part = self._extend_rows(chunk, [order[row] for row in chunk])
             if logits is None:
                 logits = part.new_empty(len(order), part.shape[1])
@@ -234,7 +236,7 @@ def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def _chunks(rows: list[int], counts: list[int]) -> list[list[int]]:
-    """Cut neighbouring rows into lists of at most CHUNK_TOKENS tokens, padding to the longest included."""
+    """Cut rows into lists of at most CHUNK_TOKENS tokens, padding to the longest included."""
     chunks: list[list[int]] = []
     widest = 0
     for row, count in zip(rows, counts, strict=True):

@@ -28,6 +28,11 @@ class Family:
     prompt_ids: tuple[int, ...]
     segments: tuple[Segment, ...]
 
+    @property
+    def longest_tail(self) -> int:
+        """What tails are padded to; batches of families alike in it waste least."""
+        return max(_input_length(segment) for segment in self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class Pack:

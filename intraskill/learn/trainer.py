@@ -84,7 +84,8 @@ class Trainer:
         weight_of = token_weights(segments)
         sums: dict[str, float] = {}
         self._optimizer.zero_grad(set_to_none=True)
-        for batch in micro_batches([f for group in groups for f in families(group)], self._token_budget):
+        everything = sorted((f for group in groups for f in families(group)), key=lambda family: family.longest_tail)
+        for batch in micro_batches(everything, self._token_budget):
             for name, value in self._accumulate(pack(batch, weight_of)).items():
                 sums[name] = sums.get(name, 0.0) + value
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._settings.max_grad_norm)

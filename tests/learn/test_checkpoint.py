@@ -60,6 +60,7 @@ def test_a_checkpoint_is_a_plain_model_directory(model: PreTrainedModel, tmp_pat
 def test_saving_again_replaces_and_leaves_nothing_behind(qwen: PreTrainedModel, tmp_path: Path) -> None:
     trainer = Trainer(qwen, SETTINGS)
     save_checkpoint(tmp_path / "a", trainer, None, {"n": 1})
+    (tmp_path / ".a.0123.tmp").mkdir()  # a save that was killed half-way
     save_checkpoint(tmp_path / "a", trainer, None, {"n": 2})
     assert load_checkpoint(tmp_path / "a", trainer) == {"n": 2}
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -184,3 +184,10 @@ def test_micro_batches_keep_order_and_budget(make_group: MakeGroup) -> None:
             assert padded <= budget or len(tails) == 1
     assert len(micro_batches(everything, 10_000)) == 1
     assert len(micro_batches(everything, 80)) > 1
+
+
+def test_the_same_step_gives_the_same_weights(model: PreTrainedModel, make_group: MakeGroup) -> None:
+    twins = [copy.deepcopy(model) for _ in range(2)]
+    for twin in twins:
+        Trainer(twin, TrainSettings()).step([make_group(i, i) for i in range(4)])
+    assert all(torch.equal(a, b) for a, b in zip(twins[0].parameters(), twins[1].parameters(), strict=True))
