@@ -27,7 +27,8 @@ class Reporter:
     """Owns the console of one command. `quiet` shows nothing at all."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(file=sys.stderr, quiet=quiet, highlight=False)
+        width = None if sys.stderr.isatty() else 120  # a log file has no width of its own
+        self.console = Console(file=sys.stderr, quiet=quiet, highlight=False, width=width)
 
     def say(self, message: str) -> None:
         """One plain line above the bars."""

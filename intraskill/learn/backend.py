@@ -61,6 +61,8 @@ class _Training:
         self.model_dir = model_directory(settings.policy.model)
         bank = read_bank(bank_path(settings.bank))
         folder.claim(settings, self._meaning(bank))
+        for unfinished in folder.path.glob("checkpoints/.*"):  # what a kill left of a checkpoint being written
+            shutil.rmtree(unfinished)
         state = folder.read_state()
         self.model = load_model(settings.policy.model)
         self.trainer = Trainer(self.model, settings.train, temperature=settings.policy.sampling.temperature)
