@@ -48,6 +48,17 @@ def test_a_wave_cut_in_the_middle_ends_like_one_never_cut(embedded, runs_dir, na
     assert outcomes(runs_dir / whole.name) == outcomes(runs_dir / cut.name)
 
 
+def test_how_many_run_at_once_changes_nothing(embedded, runs_dir, name):
+    found = []
+    for concurrency in (1, 12):
+        settings = embedded(name=f"{name}-{concurrency}", concurrency=concurrency)
+        exact = settings.policy.model_copy(update={"sampler_dtype": "float32"})
+        settings = settings.model_copy(update={"policy": exact})
+        summary = run_evaluation(settings, runs_dir / settings.name, Reporter(True))
+        found.append((outcomes(runs_dir / settings.name), summary["outcomes"], summary["tokens"]["completion_tokens"]))
+    assert found[0] == found[1]
+
+
 def test_changed_weights_are_another_evaluation(embedded, runs_dir, tiny_model, tmp_path):
     settings = embedded()
     run_evaluation(settings, runs_dir / settings.name, Reporter(True))
