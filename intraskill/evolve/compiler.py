@@ -116,7 +116,7 @@ def compile_candidates(
         if reason is None:
             candidates.append(_candidate(cluster, chosen))
         else:
-            dropped.append(Dropped(reason, cluster.operation, cluster.target, cluster.mechanism, cluster.cards, chosen))
+            dropped.append(_dropped(reason, cluster, chosen))
     return Compiled(tuple(candidates), tuple(dropped))
 
 
@@ -197,6 +197,14 @@ def _choose(
         else:
             return text, None
     return texts[0], reason
+
+
+def _dropped(reason: str, cluster: Cluster, text: Abstraction) -> Dropped:
+    """The record of a cluster left out; what the firewall refused is not repeated in it."""
+    if reason == "firewall":
+        text = Abstraction("refused", "refused by the firewall", "", ())
+    mechanism = text.mechanism if reason == "firewall" else cluster.mechanism
+    return Dropped(reason, cluster.operation, cluster.target, mechanism, cluster.cards, text)
 
 
 def _texts(cluster: Cluster, style: Style) -> Iterator[Abstraction]:

@@ -210,7 +210,10 @@ def _start_run(run_dir: Path, settings: RunSettings, run_id: str) -> Any:
 
 
 def _gate_extras(run: Any, run_dir: Path, round_index: int) -> dict[str, Any]:
-    """The contributions table of one gate; its files go along as an artifact."""
+    """The contributions table of one gate; its files go along as an artifact, the round's candidates with them.
+
+    Nothing else is ever uploaded: cards and traces hold goals and personas and stay on this machine.
+    """
     import wandb
 
     directory = gate_dir(run_dir, round_index)
@@ -221,6 +224,9 @@ def _gate_extras(run: Any, run_dir: Path, round_index: int) -> dict[str, Any]:
     for name in ("contributions.json", "selected_skill_bank.json", "selected_skill.md"):
         if (directory / name).exists():
             artifact.add_file(str(directory / name), name=name, policy="immutable")
+    candidates = directory.parent / "analysis" / "candidates.json"
+    if round_index >= 0 and candidates.exists():
+        artifact.add_file(str(candidates), name=candidates.name, policy="immutable")
     run.log_artifact(artifact)
     return {"gate/contributions": wandb.Table(columns=_TABLE_COLUMNS, data=_table_rows(gate))}
 

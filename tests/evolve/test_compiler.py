@@ -162,6 +162,7 @@ def test_a_text_the_firewall_refuses_becomes_no_candidate():
     leaky = own("shelf", "a shelf is wanted", "open the norvik oak shelf")
     result = compiled([lesson(i, "shelf", text=leaky) for i in range(3)])
     assert [d.reason for d in result.dropped] == ["firewall"]
+    assert "norvik" not in str(result.dropped)  # the record goes where the candidates go
 
 
 def test_a_full_prompt_gets_full_sentences():
