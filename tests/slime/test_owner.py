@@ -180,9 +180,9 @@ def test_an_engine_gone_for_good_stops_the_run_after_eight_groups(kit, monkeypat
 
 
 def test_a_sibling_that_hangs_is_given_up_at_the_deadline(kit):
-    kit.settings["slime"] = {**kit.settings["slime"], "episode_timeout_s": 1.0}
+    kit.job().evaluate(0)
+    kit.settings["slime"] = {**kit.settings["slime"], "episode_timeout_s": 8.0}
     job = kit.job()
-    job.evaluate(0)
     kit.server.faults = ["hang"]
     generated = job.generate(0)
     failed = [e for g in generated.batch.collected.groups for e in g.episodes if e.error]
