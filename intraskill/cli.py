@@ -23,6 +23,7 @@ from intraskill.config import RunSettings
 from intraskill.errors import IntraSkillError, UserError
 from intraskill.evolve.estimate import ESTIMATORS, estimate_record, fit_observations
 from intraskill.evolve.select import parse_contributions, select, selection_record
+from intraskill.learn.process import prepare_process
 from intraskill.progress import Reporter
 from intraskill.run_folder import open_settings
 from intraskill.settings_file import load_settings
@@ -115,6 +116,7 @@ def report(run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick."
 
 
 def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
+    prepare_process()
     try:
         from intraskill.learn.backend import train as run_training
     except ImportError as error:
