@@ -23,7 +23,9 @@ ATTENTION = "intraskill_packed"
 
 
 class Plan(Protocol):
-    """Who attends to whom in one forward pass."""
+    """Who attends to whom in one forward pass, and whose logits are read (`keep`, packed indices; None: everyone's)."""
+
+    keep: Tensor | None
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """query `[N, H, D]` (already scaled), key and value `[N, K, D]` -> mixed values `[N, H, D]`."""

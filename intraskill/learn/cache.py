@@ -87,6 +87,8 @@ class LaneCache:
 class DecodePlan:
     """One new token for each of the first n rows."""
 
+    keep = None
+
     def __init__(self, cache: LaneCache, positions: Tensor) -> None:
         self._cache = cache
         self._lanes = positions.shape[0]
@@ -108,7 +110,7 @@ class ExtendPlan:
     """Several new tokens, a different number for each of the rows `rows`.
 
     `starts[i]` columns of `rows[i]` are filled already, `counts[i]` tokens are new; the packed tokens come row after
-    row. Rows that follow each other are used in place, others are gathered.
+    row. Rows that follow each other are used in place, others are gathered. Each row's last token is read.
     """
 
     def __init__(self, cache: LaneCache, rows: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> None:
@@ -122,6 +124,7 @@ class ExtendPlan:
         packed = (torch.cumsum(count, 0) - count)[:, None] + offset
         self._pad = torch.where(real, packed, 0).reshape(-1)
         self._unpad = real.reshape(-1).nonzero()[:, 0]
+        self.keep = torch.cumsum(count, 0) - 1
         columns = start[:, None] + offset
         self.positions = columns[real]
         row_heads = self._rows[:, None] * cache.kv_heads + torch.arange(cache.kv_heads)

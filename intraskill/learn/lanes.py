@@ -168,8 +168,7 @@ class Lanes:
         starts = [lane.cached for lane in lanes]
         fresh = [lane.request.prompt_ids[lane.cached :] for lane in lanes]
         plan = ExtendPlan(self._cache, rows, starts, [len(ids) for ids in fresh])
-        last = np.cumsum([len(ids) for ids in fresh]) - 1
-        return self._forward(torch.tensor([i for ids in fresh for i in ids]), plan.positions, plan, torch.tensor(last))
+        return self._forward(torch.tensor([token for ids in fresh for token in ids]), plan.positions, plan)
 
     def _share_prompts(self, order: list[_Lane], leader: list[int]) -> None:
         followers: dict[int, list[int]] = {}
@@ -196,7 +195,7 @@ class Lanes:
             self._cache.reserve(len(order), max(positions) + 1)
             position = torch.tensor(positions)
             newest = torch.tensor([lane.token_ids[-1] for lane in order])
-            logits = self._forward(newest, position, DecodePlan(self._cache, position), None)
+            logits = self._forward(newest, position, DecodePlan(self._cache, position))
 
     def _sample(self, order: list[_Lane], logits: Tensor) -> None:
         """Draw one token for each unfinished lane."""
@@ -216,13 +215,13 @@ class Lanes:
                 elif len(lane.token_ids) == lane.limit:
                     lane.finish = "length"
 
-    def _forward(self, ids: Tensor, positions: Tensor, plan: DecodePlan | ExtendPlan, keep: Tensor | None) -> Tensor:
-        """Packed forward -> float32 logits of the tokens `keep` (None: all)."""
+    def _forward(self, ids: Tensor, positions: Tensor, plan: DecodePlan | ExtendPlan) -> Tensor:
+        """Packed forward -> float32 logits of the tokens the plan says are read."""
         output = self._model(
             input_ids=ids[None],
             position_ids=positions[None],
             use_cache=False,
-            logits_to_keep=0 if keep is None else keep,
+            logits_to_keep=0 if plan.keep is None else plan.keep,
             plan=plan,
         )
         return output.logits[0].float()

@@ -18,6 +18,7 @@ from transformers.utils import logging
 from intraskill.assets import model_directory
 from intraskill.errors import UserError
 from intraskill.learn.attention import register_attention
+from intraskill.learn.unread import skip_unread
 
 
 def load_model(spec: str) -> PreTrainedModel:
@@ -35,7 +36,7 @@ def load_model(spec: str) -> PreTrainedModel:
             )
     except (ValueError, OSError) as error:
         raise UserError(f"model {spec!r}: weights cannot be loaded: {first_line(error)}") from error
-    return model
+    return skip_unread(model)
 
 
 def build_model(config: PretrainedConfig, seed: int) -> PreTrainedModel:
@@ -44,7 +45,8 @@ def build_model(config: PretrainedConfig, seed: int) -> PreTrainedModel:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         own = copy.deepcopy(config)  # the library notes the attention function in the configuration itself
-        return AutoModelForCausalLM.from_config(own, dtype=torch.float32, attn_implementation=register_attention())
+        model = AutoModelForCausalLM.from_config(own, dtype=torch.float32, attn_implementation=register_attention())
+    return skip_unread(model)
 
 
 def copy_model(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
@@ -52,7 +54,7 @@ def copy_model(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
     with torch.random.fork_rng():
         twin = type(model)._from_config(model.config, dtype=dtype, attn_implementation=register_attention())
     copy_weights(model, twin)
-    return twin.requires_grad_(False).eval()
+    return skip_unread(twin.requires_grad_(False).eval())
 
 
 @torch.no_grad()

@@ -122,7 +122,7 @@ def pack(batch: Sequence[Family], weight_of: dict[str, float]) -> Pack:
                     sampled_at, weight = segment.log_probs[at], weight_of[segment.episode_id]
                     rows.append((predictor, segment.token_ids[at], sampled_at, segment.advantage, weight))
     source, target, log_prob, advantage, weights = (torch.tensor(column) for column in zip(*rows, strict=True))
-    plan = FamilyPlan(spans, tails, len(ids))
+    plan = FamilyPlan(spans, tails, len(ids), source.unique())
     return Pack(torch.tensor(ids), torch.tensor(positions), source, target, log_prob, advantage, weights, plan)
 
 
@@ -153,7 +153,10 @@ class FamilyPlan:
     token it holds (cells of padding repeat token 0); `back` lists each packed token's cell.
     """
 
-    def __init__(self, prompts: Sequence[tuple[int, int]], tails: Sequence[tuple[int, int, int]], tokens: int) -> None:
+    def __init__(
+        self, prompts: Sequence[tuple[int, int]], tails: Sequence[tuple[int, int, int]], tokens: int, keep: Tensor
+    ) -> None:
+        self.keep = keep
         self._families, self._tails = len(prompts), len(tails)
         self._prompt_width = max(length for _, length in prompts)
         self._tail_width = max(length for _, _, length in tails)
