@@ -168,6 +168,25 @@ def gate_select(
     _print_json(selection_record(_naming(contributions, select, rows, budget)))
 
 
+@gate_app.command("complete")
+def gate_complete(
+    run: Path = typer.Argument(..., help="A run folder."),
+    round_index: int = typer.Option(..., "--round", min=0, help="The round whose gate is incomplete."),
+    quiet: bool = typer.Option(False, help="No progress on standard error."),
+) -> None:
+    """Run what an incomplete gate lacks, at the checkpoint of its round; finished episodes are not run again.
+
+    The next round starts from what the gate then selects, unless training went on meanwhile: then only the record is
+    completed.
+    """
+    try:
+        from intraskill.learn.backend import complete_gate
+    except ImportError as error:
+        raise UserError(f"the gate needs the package {error.name!r}; pip install 'intraskill[local]'") from None
+    if not complete_gate(open_settings(run), run, round_index, Reporter(quiet)):
+        raise IntraSkillError(f"{run}: some episodes could still not be scored; mend that and start again")
+
+
 @curriculum_app.command("build")
 def curriculum_build(
     bank: Path = typer.Option(..., help="Skill bank whose chunks carry contributions."),

@@ -51,6 +51,12 @@ def train(settings: RunSettings, path: Path, reporter: Reporter) -> None:
         _Training(settings, RunFolder(path), reporter).run()
 
 
+def complete_gate(settings: RunSettings, path: Path, index: int, reporter: Reporter) -> bool:
+    """Run what the incomplete gate of round `index` lacks, at its own checkpoint; whether it is complete now."""
+    with RunLock(path):
+        return _Training(settings, RunFolder(path), reporter).complete_gate(index)
+
+
 class _Training:
     """One run: the driver, the weights, and what ties them together."""
 
@@ -90,6 +96,20 @@ class _Training:
                 sink.close()
         page = write_report(self.folder.path)
         self.reporter.say(f"report: {page}")
+
+    def complete_gate(self, index: int) -> bool:
+        step = (index + 1) * self.settings.steps_per_round
+        checkpoint = self.folder.checkpoint_dir(step)
+        if not (self.folder.gate_dir(index) / "contributions.json").exists() or not checkpoint.exists():
+            raise UserError(f"{self.folder.path}: round {index} has no gate with a checkpoint; name a closed round")
+        load_checkpoint(checkpoint, self.trainer)
+        self._publish_weights(step)
+        try:
+            result = asyncio.run(self.driver.complete_gate(index))
+        finally:
+            self.driver.proposer.close()
+        write_report(self.folder.path)
+        return result.complete
 
     async def _loop(self, sink: WandbSink) -> None:
         driver, rounds = self.driver, self.settings.rounds
