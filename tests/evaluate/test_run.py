@@ -13,6 +13,7 @@ from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.run import run_evaluation
 from intraskill.evaluate.summarize import write_summary
 from intraskill.progress import Reporter
+from intraskill.rollout.jobs import Tally
 from intraskill.store import JsonlLog, lock_holder
 
 TINY = Path(__file__).resolve().parents[2] / "intraskill" / "assets" / "tiny" / "config.json"
@@ -98,6 +99,13 @@ def test_killed_at_any_moment_and_resumed_every_episode_is_there_once(
     assert len(read_traces(path)) == 40
     first, second = (json.loads((one / "manifest.json").read_text())["jobs"] for one in (whole, path))
     assert first == second
+
+
+def test_the_bar_shows_the_live_mean_and_the_failures():
+    tally = Tally()
+    for completed, reward, success in ((True, 1.0, True), (True, 0.5, False), (False, 0.0, False)):
+        tally.count(completed, reward, success)
+    assert tally.note() == "reward 0.750  success 0.500  failed attempts 1"
 
 
 def test_a_finished_run_asks_nothing_again(evaluate, shopper):
