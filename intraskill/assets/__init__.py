@@ -1,4 +1,4 @@
-"""Data that ships with the package: the bank `banks/s0.json` (`builtin:s0`), the checkpoint `tiny/` (`builtin:tiny`)."""
+"""Data that ships with the package: the bank `banks/s0.json` and the warm-up checkpoint `tiny/`, as `builtin:NAME`."""
 
 from __future__ import annotations
 

@@ -113,7 +113,10 @@ class _Training:
 
     async def _loop(self, sink: WandbSink) -> None:
         driver, rounds = self.driver, self.settings.rounds
-        await driver.open()
+        if not driver.state.opened:
+            await driver.open()
+            self.reporter.console.print(round_table(self.folder.path, -1))
+            sink.push()
         while not driver.finished:
             if driver.round_due:
                 index = driver.round_index
