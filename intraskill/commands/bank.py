@@ -18,6 +18,7 @@ from intraskill.skills.bank import Bank, bank_record, read_bank, render_chunk
 bank_app = typer.Typer(help="What stands in a skill bank, and how it came there.", no_args_is_help=True)
 
 AS_JSON = typer.Option(False, "--json", help="One JSON value instead of text.")
+_TABLE_WIDTH = 140  # a narrower terminal wraps the lines, which reads better than wrapped cells
 WHICH = "A run folder, a bank file, or builtin:NAME."
 
 
@@ -80,7 +81,8 @@ def history(
         table.add_column(heading, justify="right" if heading in ("step", "effect", "cards") else "left")
     for event in events:
         table.add_row(*map(Text, _cells(event)))
-    Console(highlight=False, soft_wrap=True).print(table)
+    console = Console(highlight=False)
+    Console(highlight=False, width=max(console.width, _TABLE_WIDTH)).print(table)
 
 
 def _cells(event: Event) -> list[str]:

@@ -334,6 +334,8 @@ class RoundDriver:
         proposed = await self.proposer.candidates(index, bank, retries)
         if proposed.metrics:
             self.folder.metrics.append({**self._heading("analysis", index), **proposed.metrics})
+            cards = int(proposed.metrics.get("analysis/card_count", 0))
+            self.reporter.say(f"analysis: {cards} failed retries, {len(proposed.candidates)} candidates")
         return proposed.candidates[: self.settings.gate.candidates]
 
     async def _evaluate(self, index: int, bank: Bank, also: Mapping[str, Sequence[Chunk]] | None = None) -> None:

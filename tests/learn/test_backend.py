@@ -1,6 +1,7 @@
 """The whole embedded loop in one process: real sampling, real gradients, a small world."""
 
 import json
+import shutil
 
 import pytest
 
@@ -10,7 +11,7 @@ from intraskill.config import RunSettings  # noqa: E402
 from intraskill.errors import UserError  # noqa: E402
 from intraskill.learn import backend  # noqa: E402
 from intraskill.progress import Reporter  # noqa: E402
-from intraskill.store import JsonlLog, read_json  # noqa: E402
+from intraskill.store import JsonlLog, read_json, write_json_atomic  # noqa: E402
 
 SETTINGS = {
     "name": "small",
@@ -100,3 +101,22 @@ def test_changed_settings_are_refused_by_name(settings, finished):
     other = settings.model_copy(update={"seed": 9})
     with pytest.raises(UserError, match=r"seed: 0 -> 9"):
         backend.train(other, finished, Reporter(quiet=True))
+
+
+def test_only_an_incomplete_gate_is_completed_and_at_its_own_weights(settings, finished, tmp_path):
+    path = tmp_path / "small"
+    shutil.copytree(finished, path)
+    with pytest.raises(UserError, match="is complete"):
+        backend.complete_gate(settings, path, 0, Reporter(quiet=True))
+    with pytest.raises(UserError, match="name a closed round"):
+        backend.complete_gate(settings, path, 3, Reporter(quiet=True))
+    gate = path / "rounds/round-000/gate"
+    record = read_json(gate / "contributions.json")
+    log = JsonlLog(gate / "masked.jsonl")
+    missing = log.read()[7]["episode_id"]
+    log.keep_where(lambda row: row["episode_id"] != missing)
+    write_json_atomic(gate / "contributions.json", {**record, "complete": False})
+    assert backend.complete_gate(settings, path, 0, Reporter(quiet=True))
+    again = read_json(gate / "contributions.json")
+    assert again["contributions"] == record["contributions"]
+    assert len(log.read()) == 40
