@@ -2,10 +2,11 @@
 
     python scripts/build_tiny.py [--out DIR] [--episodes N] [--updates N]
 
-Generates the full English world, plays scripted demonstrations on its TRAIN tasks, trains the vocabulary on what they
-read and write, imitates them, measures the result on VALIDATION tasks, and writes model, tokenizer and `manifest.json`
-(settings, seeds, hashes, measured figures). Two cores, about half an hour. While it trains, `--out` always holds
-the newest usable checkpoint.
+Plays scripted demonstrations on the TRAIN tasks of worlds generated for this purpose, trains the vocabulary on what is
+read and written in them, imitates them, measures the result on the VALIDATION tasks of the standard world (seed 0),
+and writes model, tokenizer and `manifest.json` (settings, seeds, hashes, measured figures). The standard world is
+never trained on, and demonstration tasks whose product is called like one of its validation or test products are
+left out. Two cores, about half an hour. While it trains, `--out` always holds the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from shopsimulator.generate import GENERATOR_VERSION
+from transformers import PreTrainedTokenizerFast
 
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.agent.prompts import prompt_template
 from intraskill.assets import bank_path
-from intraskill.config import EnvironmentSettings
+from intraskill.config import EnvironmentSettings, WorldSettings
 from intraskill.envs.shop import open_world
 from intraskill.learn import demonstrations as demo
 from intraskill.learn.engine import BatchEngine
@@ -45,6 +47,8 @@ from intraskill.store import write_json_atomic
 ASSETS = Path(__file__).resolve().parent.parent / "intraskill" / "assets"
 VOCABULARY, VOCABULARY_EPISODES = 1100, 3000
 HELD_OUT_EPISODES = 1000
+STANDARD_WORLD = 0
+DEMONSTRATION_WORLDS = range(1001, 1017)  # many, so that tasks are read rather than remembered
 LIMITS = EpisodeSettings(max_steps=10, sampling=Sampling(temperature=1.0, max_tokens=32))
 
 
@@ -52,11 +56,13 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
     started = time.monotonic()
-    train_stage, held_out_stage = stage("train", options.work), stage("val", options.work)
-    tokenizer = build_tokenizer(demo.shown_texts(train_stage, range(VOCABULARY_EPISODES)), VOCABULARY)
-    tokenizer.save_pretrained(options.out)
+    held_out_stage = stage(STANDARD_WORLD, "val", options.work)
+    reserved = held_out_titles(held_out_stage)
+    first_stage = demonstration_stage(DEMONSTRATION_WORLDS[0], options.work, reserved)
+    tokenizer = build_tokenizer(demo.shown_texts(first_stage, range(VOCABULARY_EPISODES)), VOCABULARY)
+    save_tokenizer(tokenizer, options.out)
     say(started, f"vocabulary of {len(tokenizer)} tokens")
-    data = play("train", options, options.episodes)
+    data = play(options, reserved)
     held_out = list(
         demo.demonstrations(held_out_stage, ChatTemplate(load_tokenizer(options.out)), range(HELD_OUT_EPISODES))
     )
@@ -74,6 +80,7 @@ def main() -> None:
                 started, f"update {update}: loss {recent:.4f}, held out {found.cross_entropy:.4f} (+{found.excess:.4f})"
             )
             model.save_pretrained(options.out)
+            (options.out / "model.safetensors").chmod(0o644)  # written readable by its owner only
 
     train(model, data, settings, report)
     model.eval()
@@ -81,7 +88,7 @@ def main() -> None:
         "held_out": held_out_figures(measure(model, held_out)),
         **sampled_figures(model, held_out_stage, options),
     }
-    write_manifest(options, settings, train_stage, model, figures, time.monotonic() - started)
+    write_manifest(options, settings, held_out_stage, len(data), model, figures, time.monotonic() - started)
     say(started, json.dumps(figures, indent=1))
 
 
@@ -89,31 +96,55 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ASSETS / "tiny", help="where the checkpoint goes")
     parser.add_argument("--work", type=Path, default=Path("runs/.worlds"), help="where the generated world is kept")
-    parser.add_argument("--episodes", type=int, default=60_000, help="demonstrated episodes")
+    parser.add_argument("--episodes", type=int, default=64_000, help="demonstrated episodes")
     parser.add_argument("--updates", type=int, default=WarmupSettings().updates, help="optimizer updates")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads and worker processes")
     return parser.parse_args()
 
 
-def stage(split: str, work: Path) -> demo.Stage:
-    """The demonstrations' stage on one split; the two splits have no product in common as a task's target."""
-    source = open_world(EnvironmentSettings(), work)
-    task_ids = getattr(source.splits(), split)
+def stage(world: int, split: str, work: Path) -> demo.Stage:
+    """The demonstrations' stage on one split of one generated world."""
+    source = open_world(EnvironmentSettings(world=WorldSettings(seed=world)), work)
     bank = read_bank(bank_path("builtin:s0"))
-    return demo.Stage(source, task_ids, bank, prompt_template("compact"), LIMITS, seed=0)
+    return demo.Stage(source, getattr(source.splits(), split), bank, prompt_template("compact"), LIMITS, seed=world)
 
 
-def play(split: str, options: argparse.Namespace, count: int) -> list[demo.Demonstration]:
-    """The first `count` demonstrations, played by several processes."""
-    size = -(-count // (8 * options.threads))
-    parts = [range(first, min(first + size, count)) for first in range(0, count, size)]
+def demonstration_stage(world: int, work: Path, reserved: frozenset[str]) -> demo.Stage:
+    """Train tasks whose product is not called like a reserved one."""
+    everything = stage(world, "train", work)
+    catalog = everything.source.catalog
+    free = [task for task in everything.task_ids if catalog.products[catalog.tasks[task].asin].title not in reserved]
+    return replace(everything, task_ids=free)
+
+
+def held_out_titles(held_out: demo.Stage) -> frozenset[str]:
+    """What the validation and test tasks of the standard world want."""
+    catalog, splits = held_out.source.catalog, held_out.source.splits()
+    return frozenset(catalog.products[catalog.tasks[task].asin].title for task in (*splits.val, *splits.test))
+
+
+def play(options: argparse.Namespace, reserved: frozenset[str]) -> list[demo.Demonstration]:
+    """`options.episodes` demonstrations, the worlds sharing them equally, played by several processes."""
+    each = range(-(-options.episodes // len(DEMONSTRATION_WORLDS)))
     with ProcessPoolExecutor(options.threads) as pool:
-        jobs = [pool.submit(_play_part, split, options.work, options.out, part) for part in parts]
+        jobs = [
+            pool.submit(_play_world, world, options.work, options.out, reserved, each) for world in DEMONSTRATION_WORLDS
+        ]
         return [episode for job in jobs for episode in job.result()]
 
 
-def _play_part(split: str, work: Path, tokenizer: Path, numbers: range) -> list[demo.Demonstration]:
-    return list(demo.demonstrations(stage(split, work), ChatTemplate(load_tokenizer(tokenizer)), numbers))
+def _play_world(
+    world: int, work: Path, tokenizer: Path, reserved: frozenset[str], numbers: range
+) -> list[demo.Demonstration]:
+    played = demonstration_stage(world, work, reserved)
+    return list(demo.demonstrations(played, ChatTemplate(load_tokenizer(tokenizer)), numbers))
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, out: Path) -> None:
+    """Under the class name that every supported version of transformers knows."""
+    tokenizer.save_pretrained(out)
+    path = out / "tokenizer_config.json"
+    write_json_atomic(path, json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def held_out_figures(found: Excess) -> dict[str, float]:
@@ -160,7 +191,8 @@ def figures(episodes: Sequence[Episode]) -> dict[str, float]:
 def write_manifest(
     options: argparse.Namespace,
     settings: WarmupSettings,
-    train_stage: demo.Stage,
+    held_out: demo.Stage,
+    episodes: int,
     model: Any,
     measured: dict[str, Any],
     seconds: float,
@@ -172,17 +204,14 @@ def write_manifest(
             "schema": "intraskill-tiny-v1",
             "made_by": "scripts/build_tiny.py",
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "world": {
-                "generator_version": GENERATOR_VERSION,
-                "split": "train",
-                "tasks": len(train_stage.task_ids),
-                "identity": train_stage.source.identity(),
-            },
-            "prompt_sha256": train_stage.template.sha256,
-            "bank_sha256": train_stage.bank.sha256,
+            "standard_world": held_out.source.identity(),
+            "generator_version": GENERATOR_VERSION,
+            "prompt_sha256": held_out.template.sha256,
+            "bank_sha256": held_out.bank.sha256,
             "demonstrations": {
-                "episodes": options.episodes,
-                "seed": train_stage.seed,
+                "worlds": list(DEMONSTRATION_WORLDS),
+                "split": "train",
+                "episodes": episodes,
                 "followed": demo.FOLLOWED,
                 "unprompted": demo.UNPROMPTED,
                 "haste_obeyed": demo.HASTE_OBEYED,

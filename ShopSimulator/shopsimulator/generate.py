@@ -21,7 +21,7 @@ from shopsimulator.splits import make_splits, write_splits
 from shopsimulator.words import ENGLISH, Vocabulary
 from shopsimulator.words_zh import CHINESE
 
-GENERATOR_VERSION = 2  # part of every seed: a changed generator makes other worlds
+GENERATOR_VERSION = 3  # part of every seed: a changed generator makes other worlds
 VOCABULARIES: dict[str, Vocabulary] = {"en": ENGLISH, "zh": CHINESE}
 
 

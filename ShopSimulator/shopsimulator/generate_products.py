@@ -19,7 +19,7 @@ from shopsimulator.words import Vocabulary
 
 STALE_SHARE = 0.05  # products whose listed price is no longer true
 PRICE_STEP = 5
-HIGHEST_PRICE = 195
+HIGHEST_PRICE = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _record(
 
 def _prices(rng: random.Random, count: int) -> list[int]:
     """`count` different prices in random order, the dearest up to about twice the cheapest."""
-    lowest = PRICE_STEP * rng.randint(3, 20)
+    lowest = PRICE_STEP * rng.randint(2, 16)
     dearer: Sequence[int] = range(lowest + PRICE_STEP, min(2 * lowest + 4 * PRICE_STEP, HIGHEST_PRICE) + 1, PRICE_STEP)
     return rng.sample([lowest, *rng.sample(dearer, count - 1)], count)
 

@@ -107,7 +107,7 @@ def _format_range(item: dict[str, Any], vocabulary: Words) -> str:
 def _compact_page(state: dict[str, Any], vocabulary: Words) -> str:
     page = state["page"]
     if page == "results":
-        lines = [f"{row['label']} {row['title']} {_compact_price(row, vocabulary)}" for row in state["results"]]
+        lines = [f"{row['label']} {_compact_price(row, vocabulary)} {row['title']}" for row in state["results"]]
         navigation = state["actions"][len(lines) :]
         return "\n".join([*(lines or [vocabulary.nothing]), *([" ".join(navigation)] if navigation else [])])
     if page == "product":

@@ -21,25 +21,33 @@ def full_persona(persona: dict[str, Any]) -> str:
 
 
 def compact_persona(persona: dict[str, Any], language: str = "en") -> str:
-    """One line such as `brands norvik high, tarn low; searched pine lamp, oak shelf; colour red`."""
+    """One line such as `brands high norvik, low tarn; searched last oak shelf; before pine lamp; colour red`.
+
+    What matters most comes first, and what a word means stands before it: a small causal model then knows it when it
+    reads the word.
+    """
     chinese = language == "zh"
     interests = _mapping(persona.get("兴趣偏好"))
     properties = _mapping(interests.get("商品属性偏好"))
     parts = [("品牌" if chinese else "brands", _brands(interests.get("品牌偏好"), chinese))]
-    searched = _texts(_mapping(persona.get("行为特征")).get("最近14天搜索关键词"))
-    parts.append(("搜过" if chinese else "searched", searched))
+    *before, last = _texts(_mapping(persona.get("行为特征")).get("最近14天搜索关键词")) or [""]
+    parts.append(("最后搜索" if chinese else "searched last", [last] if last else []))
+    parts.append(("之前搜索" if chinese else "before", before))
     parts += [(key if chinese else word, _texts(properties.get(key))) for key, word in _COMPACT_PROPERTIES.items()]
     return "; ".join(f"{label} {', '.join(values)}" for label, values in parts if values)
 
 
 def _brands(value: Any, chinese: bool) -> list[str]:
+    """`high norvik`, ... the most liked first."""
+    ranks = list(_LEVELS)
     brands = []
     for entry in value if isinstance(value, list) else []:
         name = _text(_mapping(entry).get("品牌名称"))
         level = _text(_mapping(entry).get("偏好程度"))
         if name:
-            brands.append(f"{name} {level if chinese else _LEVELS.get(level, level)}".strip())
-    return brands
+            rank = ranks.index(level) if level in ranks else len(ranks)
+            brands.append((rank, f"{level if chinese else _LEVELS.get(level, level)} {name}".strip()))
+    return [text for _, text in sorted(brands, key=lambda brand: brand[0])]
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:

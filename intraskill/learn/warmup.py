@@ -30,8 +30,8 @@ _PAD_TO = 8
 class WarmupSettings:
     """How the warm-up trains; all of it goes into the checkpoint's manifest."""
 
-    updates: int = 2500
-    batch: int = 32
+    updates: int = 4000
+    batch: int = 16
     matrix_lr: float = 0.02
     lr: float = 2e-3
     warmup_updates: int = 100

@@ -39,7 +39,7 @@ def text(name, language="en", chunks=CHUNKS, persona=PERSONA):
 def test_compact_is_as_short_as_it_can_be():
     system, user = text("compact")
     assert system == "- when zeta: do zeta; check\n- when alpha: do alpha; check"
-    persona = "brands tarn low, norvik high; searched pine lamp, oak shelf; colour red"
+    persona = "brands high norvik, low tarn; searched last oak shelf; before pine lamp; colour red"
     assert user == f"Buy a shelf of my usual brand.\n{persona}\nsearch"
     assert text("compact", chunks=(), persona=None) == ("", "Buy a shelf of my usual brand.\nsearch")
 
@@ -63,7 +63,7 @@ def test_the_environment_decides_the_language():
     assert "购物" in text("full", "zh")[0]
     assert "shopping" in text("full", "en")[0]
     assert text("full", "fr") == text("full", "en")
-    assert "品牌 tarn 低, norvik 高; 搜过" in text("compact", "zh")[1]
+    assert "品牌 高 norvik, 低 tarn; 最后搜索 oak shelf; 之前搜索 pine lamp" in text("compact", "zh")[1]
 
 
 def test_siblings_read_the_same_bytes():

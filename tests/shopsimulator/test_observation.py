@@ -19,9 +19,9 @@ def test_compact_pages_are_as_short_as_can_be(make_world):
     world = make_world(page_size=2, rendering="compact")
     assert world.new_session().reset(7)["observation"] == "search"
     assert observations(world, 7, "search[shelf norvik]", "click[next]", "click[prev]", "click[1]", "click[blue]") == [
-        "1 norvik oak shelf 30\n2 tarn pine shelf 20\nnext",
-        "1 ulme pine shelf 21\n2 veska pine shelf 22\nnext prev",
-        "1 norvik oak shelf 30\n2 tarn pine shelf 20\nnext",
+        "1 30 norvik oak shelf\n2 20 tarn pine shelf\nnext",
+        "1 21 ulme pine shelf\n2 22 veska pine shelf\nnext prev",
+        "1 30 norvik oak shelf\n2 20 tarn pine shelf\nnext",
         "norvik oak shelf\ncolour: red blue\nsize: small 30 large 55\nback",
         "norvik oak shelf\ncolour: red blue*\nsize: small 30 large 55\nback",
     ]
@@ -103,7 +103,7 @@ def test_chinese_catalogs_speak_chinese(make_world):
         make_world(records=records, rendering="compact"), 3, "search[收纳盒]", "click[1]", "click[红色]", "click[绿色]"
     )
     assert compact[:3] == [
-        "1 北欧橡木收纳盒 69.9",
+        "1 69.9 北欧橡木收纳盒",
         "北欧橡木收纳盒 69.9\n颜色: 红色 蓝色\n返回结果",
         "北欧橡木收纳盒 69.9\n颜色: 红色* 蓝色\n返回结果 立即购买",
     ]
