@@ -92,13 +92,13 @@ async def test_the_last_repairable_decision_is_the_one_blamed(world, shopper, pl
 
 
 async def test_any_satisfying_product_is_a_success(world, shopper, play, analyse):
-    """Over many repairs, some buy another product than the gold one."""
-    others = 0
+    """Some repairs buy another product than the gold one."""
     for phrase in ("usual brand", "last", "colour", "under"):
         async for task, row in failing(world, shopper, play, phrase):
             card = await analyse(row, Bank())
-            others += card.verified and card.privileged_audit.purchase["asin"] != world.catalog.tasks[task].asin
-    assert others > 0
+            if card.verified and card.privileged_audit.purchase["asin"] != world.catalog.tasks[task].asin:
+                return
+    pytest.fail("every repair bought the gold product")
 
 
 async def test_an_episode_that_gave_up_or_was_refused_again_and_again(world, shopper, play, analyse):
