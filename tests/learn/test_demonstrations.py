@@ -15,8 +15,10 @@ from intraskill.assets import bank_path
 from intraskill.config import EnvironmentSettings, WorldSettings
 from intraskill.envs.shop import open_world
 from intraskill.learn import demonstrations as demo
+from intraskill.learn.models import build_model
 from intraskill.learn.shopper import next_action, read_errand
-from intraskill.learn.tiny import FORMAT_TOKENS, build_tokenizer
+from intraskill.learn.tiny import FORMAT_TOKENS, build_tokenizer, tiny_config
+from intraskill.learn.warmup import WarmupSettings, measure, train
 from intraskill.policies.chat import ChatTemplate
 from intraskill.records import Episode, EpisodeJob, Sampling
 from intraskill.skills.bank import Chunk, read_bank
@@ -161,3 +163,16 @@ def test_a_click_is_four_tokens(stage: demo.Stage, chat: ChatTemplate) -> None:
     clicks = [step for step in episode.steps if step.action and step.action.startswith("click")]
     assert [len(step.turn.token_ids) for step in clicks] == [4] * len(clicks)
     assert all(len(chat.encode(text)) == 1 for text in FORMAT_TOKENS)
+
+
+def test_warm_up_lowers_the_excess_on_held_out_demonstrations(stage: demo.Stage, chat: ChatTemplate) -> None:
+    data = list(demo.demonstrations(stage, chat, range(64)))
+    model = build_model(tiny_config(chat.tokenizer), 0)
+    before = measure(model, data[48:])
+    losses: list[float] = []
+    settings = WarmupSettings(updates=30, batch=8, warmup_updates=5)
+    train(model, data[:48], settings, lambda update, loss: losses.append(loss))
+    after = measure(model, data[48:])
+    assert len(losses) == 30
+    assert after.floor == before.floor >= 0
+    assert after.excess < 0.5 * before.excess
