@@ -6,7 +6,7 @@ Plays scripted demonstrations on the TRAIN tasks of worlds generated for this pu
 read and written in them, imitates them, measures the result on the VALIDATION tasks of the standard world (seed 0),
 and writes model, tokenizer and `manifest.json` (settings, seeds, hashes, measured figures). The standard world is
 never trained on, and demonstration tasks whose product is called like one of its validation or test products are
-left out. Two cores, about half an hour. While it trains, `--out` always holds the newest checkpoint.
+left out. Two cores, 25 to 40 minutes. While it trains, `--out` always holds the newest checkpoint.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Supervised warm-up: imitate demonstrations, action tokens only.
+"""Supervised warm-up: imitate the actions of demonstrations.
 
-Plain next-token cross-entropy over the tokens marked as learned; prompt, pages and slips are context. Episodes of
+Plain next-token cross-entropy over the tokens marked as learned; prompt, pages and slips are context. Early on, the
+context is predicted too, with a small weight that falls to 0: pages repeat themselves, which teaches copying. Episodes of
 similar length share a batch, so that little is padded; padding stands at the end, where causal attention never looks.
 Master weights and optimizer are float32, the forward runs in bfloat16. Matrices are updated by Muon, whose
 orthogonalised steps find the copying circuits (which noun was asked for?) in a few hundred updates where AdamW stays
@@ -104,7 +105,7 @@ def schedule(update: int, settings: WarmupSettings) -> float:
 
 
 def context_weight(update: int, settings: WarmupSettings) -> float:
-    """Weight of predicting the context too: pages repeat themselves, so copying is learned there first."""
+    """Weight of predicting the context too; 0 from the update on at which it has faded out."""
     last = settings.context_share * settings.updates
     return settings.context_weight * max(0.0, 1 - update / last) if last else 0.0
 
