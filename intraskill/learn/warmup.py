@@ -1,8 +1,9 @@
 """Supervised warm-up: imitate the actions of demonstrations.
 
 Plain next-token cross-entropy over the tokens marked as learned; prompt, pages and slips are context. Early on, the
-context is predicted too, with a small weight that falls to 0: pages repeat themselves, which teaches copying. Episodes of
-similar length share a batch, so that little is padded; padding stands at the end, where causal attention never looks.
+context is predicted too, with a small weight that falls to 0: pages repeat themselves, which teaches copying. Episodes
+of similar length share a batch, so that little is padded; padding stands at the end, where causal attention never
+looks.
 Master weights and optimizer are float32, the forward runs in bfloat16. Matrices are updated by Muon, whose
 orthogonalised steps find the copying circuits (which noun was asked for?) in a few hundred updates where AdamW stays
 on a plateau; embeddings and norms by AdamW. The learning rates rise linearly and fall along a cosine. The figure to
