@@ -71,7 +71,8 @@ def _compose(text: str, path: Path | str) -> yaml.MappingNode:
     try:
         for event in yaml.parse(text, Loader=_Loader):
             if isinstance(event, yaml.AliasEvent):
-                raise UserError(f"{path}:{event.start_mark.line + 1}: aliases are not supported; write the value out")
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise UserError(f"{path}:{line}: aliases are not supported; write the value out")
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
