@@ -66,9 +66,9 @@ def test_each_turn_was_sampled_after_exactly_its_prompt(rounds):
     for segment in segments(episode(turns), 0):
         while remaining:
             seen, ids = remaining[0].prompt_ids, remaining[0].token_ids
-            if segment.token_ids[: len(seen) + len(ids)] != seen + ids:
-                break
-            assert segment.loss_mask[len(seen) : len(seen) + len(ids)] == (1,) * len(ids)
+            end = len(seen) + len(ids)
+            if segment.token_ids[:end] != seen + ids or segment.loss_mask[len(seen) : end] != (1,) * len(ids):
+                break  # that turn must then be found in a later segment
             remaining.pop(0)
     assert remaining == []
 

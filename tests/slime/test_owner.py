@@ -203,7 +203,9 @@ def test_a_bank_edited_by_hand_is_noticed(kit):
     job = kit.job()
     job.evaluate(0)
     path = job.folder.round_dir(0) / "skill_bank.json"
-    path.write_text(path.read_text().replace('"title": "', '"title": "x', 1))
+    record = json.loads(path.read_text())
+    extra = {"skill_id": "mine", "title": "Mine", "applies_when": "always", "procedure": ["hope"], "contribution": 0.1}
+    path.write_text(json.dumps(record | {"chunks": [*record["chunks"], extra]}))
     with pytest.raises(UserError, match=r"skill_bank.json was changed"):
         job.generate(0)
 
