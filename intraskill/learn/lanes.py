@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from intraskill.learn.cache import DecodePlan, ExtendPlan, LaneCache
+from intraskill.learn.cache import DecodePlan, ExtendPlan, LaneCache, round_lanes
 from intraskill.learn.models import copy_model, copy_weights
 from intraskill.learn.sampling import draw, uniforms
 from intraskill.policies.token import Generation
@@ -168,7 +168,10 @@ class Lanes:
         starts = [lane.cached for lane in lanes]
         fresh = [lane.request.prompt_ids[lane.cached :] for lane in lanes]
         plan = ExtendPlan(self._cache, rows, starts, [len(ids) for ids in fresh])
-        return self._forward(torch.tensor([token for ids in fresh for token in ids]), plan.positions, plan)
+        ids = torch.zeros_like(plan.positions)
+        tokens = torch.tensor([token for own in fresh for token in own])
+        ids[: len(tokens)] = tokens
+        return self._forward(ids, plan.positions, plan)[: len(rows)]
 
     def _share_prompts(self, order: list[_Lane], leader: list[int]) -> None:
         followers: dict[int, list[int]] = {}
@@ -191,11 +194,18 @@ class Lanes:
             if len(active) < (1 - IDLE_SHARE) * len(order):
                 self._bring_forward({lane.request.session for lane in active})
                 order = [lanes[session] for session in self._rows[: len(active)]]  # type: ignore[index]
-            positions = [lane.length for lane in order]
-            self._cache.reserve(len(order), max(positions) + 1)
-            position = torch.tensor(positions)
-            newest = torch.tensor([lane.token_ids[-1] for lane in order])
-            logits = self._forward(newest, position, DecodePlan(self._cache, position))
+            idle = [self._free_column(row, lanes) for row in range(len(order), round_lanes(len(order)))]
+            position = torch.tensor([lane.length for lane in order] + idle)
+            self._cache.reserve(len(position), int(position.max()) + 1)
+            newest = torch.tensor([lane.token_ids[-1] for lane in order] + [0] * len(idle))
+            logits = self._forward(newest, position, DecodePlan(self._cache, position))[: len(order)]
+
+    def _free_column(self, row: int, lanes: dict[str, _Lane]) -> int:
+        """A column of a row that sits a step out, where the filler that is fed to it does no harm."""
+        owner = self._rows[row] if row < len(self._rows) else None
+        if owner is None:
+            return 0
+        return lanes[owner].length if owner in lanes else len(self._cached[owner])
 
     def _sample(self, order: list[_Lane], logits: Tensor) -> None:
         """Draw one token for each unfinished lane."""
@@ -235,13 +245,13 @@ def _common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
 
 
 def _chunks(rows: list[int], counts: list[int]) -> list[list[int]]:
-    """Cut rows into lists of at most CHUNK_TOKENS tokens, padding to the longest included."""
+    """Cut rows, ascending in `counts`, into lists of at most CHUNK_TOKENS tokens padding included, in eights."""
     chunks: list[list[int]] = []
-    widest = 0
-    for row, count in zip(rows, counts, strict=True):
-        widest = max(widest, count)
-        if not chunks or widest * (len(chunks[-1]) + 1) > CHUNK_TOKENS:
-            chunks.append([])
-            widest = count
-        chunks[-1].append(row)
+    for start in range(0, len(rows), 8):
+        block = rows[start : start + 8]
+        widest = counts[start + len(block) - 1]
+        if chunks and widest * (len(chunks[-1]) + len(block)) <= CHUNK_TOKENS:
+            chunks[-1] += block
+        else:
+            chunks.append(block)
     return chunks

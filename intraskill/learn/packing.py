@@ -4,8 +4,11 @@ Eight siblings start with the same prompt, often half of all tokens. A **family*
 continue it; the prompt is packed once, every tail attends to its keys and values, and gradients from all tails flow
 back through them. The result equals running every sequence by itself, up to rounding.
 
-A tail ends before its last sampled token (nothing needs that token as input). `sources[k]` is the packed token whose
-logits predict `targets[k]`, the k-th sampled token; for a tail's first token that is the shared prompt's last one.
+A tail ends before its last sampled token (nothing needs that token as input). `targets[k]` is the k-th sampled token;
+row `rows[k]` of the logits read predicts it, which for the first token of every tail is the shared prompt's last one.
+
+Shapes are rounded up, by filler tokens at the end of tails and by logits that are read for nothing: see
+`learn/cache.py` for why.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ import torch
 from torch import Tensor
 
 from intraskill.learn.attention import attend_padded, mask_bias
+from intraskill.learn.cache import TOKEN_STEP, round_up
 from intraskill.records import Segment
+
+WIDTH_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Pack:
 
     input_ids: Tensor  # [N]
     positions: Tensor  # [N]
-    sources: Tensor  # [M]
+    rows: Tensor  # [M]
     targets: Tensor  # [M]
     sampled_log_probs: Tensor  # [M]
     advantages: Tensor  # [M]
@@ -101,9 +107,10 @@ def pack(batch: Sequence[Family], weight_of: dict[str, float]) -> Pack:
     """Lay families out one after the other: prompt, then its tails."""
     ids: list[int] = []
     positions: list[int] = []
-    rows: list[tuple[int, int, float, float, float]] = []  # source, target, log-prob, advantage, weight
+    sampled: list[tuple[int, int, float, float, float]] = []  # source, target, log-prob, advantage, weight
     spans: list[tuple[int, int]] = []  # (start, length) of each prompt
     tails: list[tuple[int, int, int]] = []  # (family, start, length)
+    filler = iter(_filler(batch))
     for index, family in enumerate(batch):
         prompt = len(family.prompt_ids)
         spans.append((len(ids), prompt))
@@ -111,19 +118,53 @@ def pack(batch: Sequence[Family], weight_of: dict[str, float]) -> Pack:
         ids.extend(family.prompt_ids)
         positions.extend(range(prompt))
         for segment in family.segments:
-            start, length = len(ids), _input_length(segment)
-            tails.append((index, start, length))
-            ids.extend(segment.token_ids[prompt : prompt + length])
-            positions.extend(range(prompt, prompt + length))
-            for offset, sampled in enumerate(segment.loss_mask[prompt:]):
-                if sampled:
-                    predictor = start + offset - 1 if offset else last_of_prompt
-                    at = prompt + offset
-                    sampled_at, weight = segment.log_probs[at], weight_of[segment.episode_id]
-                    rows.append((predictor, segment.token_ids[at], sampled_at, segment.advantage, weight))
-    source, target, log_prob, advantage, weights = (torch.tensor(column) for column in zip(*rows, strict=True))
-    plan = FamilyPlan(spans, tails, len(ids), source.unique())
-    return Pack(torch.tensor(ids), torch.tensor(positions), source, target, log_prob, advantage, weights, plan)
+            start, length, unread = len(ids), _input_length(segment), next(filler)
+            tails.append((index, start, length + unread))
+            ids.extend((*segment.token_ids[prompt : prompt + length], *[0] * unread))
+            positions.extend((*range(prompt, prompt + length), *[prompt] * unread))
+            sampled += _sampled(segment, start, last_of_prompt, weight_of[segment.episode_id])
+    source, target, log_prob, advantage, weights = (torch.tensor(column) for column in zip(*sampled, strict=True))
+    keep, rows = _read(source, len(ids))
+    plan = FamilyPlan(spans, tails, len(ids), keep)
+    return Pack(torch.tensor(ids), torch.tensor(positions), rows, target, log_prob, advantage, weights, plan)
+
+
+def _sampled(
+    segment: Segment, start: int, last_of_prompt: int, weight: float
+) -> list[tuple[int, int, float, float, float]]:
+    """(predicting packed token, token, its log-prob when sampled, advantage, weight) of each sampled token."""
+    return [
+        (
+            start + at - segment.prompt_length - 1 if at > segment.prompt_length else last_of_prompt,
+            segment.token_ids[at],
+            segment.log_probs[at],
+            segment.advantage,
+            weight,
+        )
+        for at in range(segment.prompt_length, len(segment.token_ids))
+        if segment.loss_mask[at]
+    ]
+
+
+def _filler(batch: Sequence[Family]) -> list[int]:
+    """Filler tokens for each tail: the batch becomes a multiple of TOKEN_STEP, no tail beyond the padded width."""
+    lengths = [_input_length(segment) for family in batch for segment in family.segments]
+    tokens = sum(lengths) + sum(len(family.prompt_ids) for family in batch)
+    missing, width = round_up(tokens, TOKEN_STEP) - tokens, round_up(max(lengths), WIDTH_STEP)
+    filler = []
+    for length in lengths:
+        filler.append(min(missing, width - length))
+        missing -= filler[-1]
+    return filler
+
+
+def _read(source: Tensor, tokens: int) -> tuple[Tensor, Tensor]:
+    """Packed tokens whose logits are read (each once, filled up to a multiple of TOKEN_STEP), and where each is."""
+    keep, rows = source.unique(return_inverse=True)
+    others = torch.ones(tokens, dtype=torch.bool)
+    others[keep] = False
+    spare = others.nonzero()[:, 0][: round_up(len(keep), TOKEN_STEP) - len(keep)]
+    return torch.cat([keep, spare]), rows
 
 
 def _input_length(segment: Segment) -> int:
@@ -158,8 +199,8 @@ class FamilyPlan:
     ) -> None:
         self.keep = keep
         self._families, self._tails = len(prompts), len(tails)
-        self._prompt_width = max(length for _, length in prompts)
-        self._tail_width = max(length for _, _, length in tails)
+        self._prompt_width = round_up(max(length for _, length in prompts), WIDTH_STEP)
+        self._tail_width = round_up(max(length for _, _, length in tails), WIDTH_STEP)
         self._family_of_tail = torch.tensor([family for family, _, _ in tails])
         self._there = torch.zeros(self._prompt_cells + self._tails * self._tail_width, dtype=torch.long)
         self._back = torch.zeros(tokens, dtype=torch.long)

@@ -22,7 +22,7 @@ from intraskill.learn.models import copy_model
 from intraskill.learn.packing import Pack, families, micro_batches, pack, token_weights
 from intraskill.records import Segment
 
-TOKEN_BUDGET = 4096  # tokens, padding included, of one forward and backward pass: bounds memory
+TOKEN_BUDGET = 2048  # tokens, padding included, of one forward and backward pass: bounds memory
 
 
 class Trainer:
@@ -71,12 +71,11 @@ class Trainer:
                 input_ids=packed.input_ids[None],
                 position_ids=packed.positions[None],
                 use_cache=False,
-                logits_to_keep=packed.sources,
+                logits_to_keep=packed.plan.keep,
                 plan=packed.plan,
             )
         distribution = torch.log_softmax(output.logits[0].float() / self._temperature, dim=-1)
-        chosen = distribution.gather(1, packed.targets[:, None])[:, 0]
-        return chosen, entropy_of(distribution.detach())
+        return distribution[packed.rows, packed.targets], entropy_of(distribution.detach())[packed.rows]
 
     def _update(self, groups: Sequence[Sequence[Segment]]) -> dict[str, float]:
         """One optimizer update from all sampled tokens of `groups`."""
