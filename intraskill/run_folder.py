@@ -7,12 +7,15 @@ done again from the same state with the same seeds. That is why a run killed at 
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 import sys
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 import intraskill
 from intraskill.config import RunSettings
@@ -21,6 +24,7 @@ from intraskill.store import JsonlLog, describe_difference, fingerprint, read_js
 
 RUN_SCHEMA = "intraskill-run-v1"
 STATE_SCHEMA = "intraskill-state-v1"
+_WORK = ("state.json", "metrics.jsonl", "gate_a", "rounds", "checkpoints", "states")
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,7 @@ class RunFolder:
 
     def read_state(self) -> RunState:
         path = self.path / "state.json"
-        if not path.exists():
-            return RunState()
-        document = read_json(path, STATE_SCHEMA)
-        document.pop("schema")
-        return RunState(**document)
+        return parse_state(path) if path.exists() else RunState()
 
     def write_state(self, state: RunState) -> None:
         write_json_atomic(self.path / "state.json", {"schema": STATE_SCHEMA, **asdict(state)})
@@ -99,11 +99,7 @@ class RunFolder:
         return state
 
     def _recall(self, step: int) -> RunState:
-        if step == 0:
-            return RunState()
-        document = read_json(self._remembered(step), STATE_SCHEMA)
-        document.pop("schema")
-        return RunState(**document)
+        return parse_state(self._remembered(step)) if step else RunState()
 
     def _remembered(self, step: int) -> Path:
         return self.path / "states" / f"step-{step:04d}.json"
@@ -112,14 +108,15 @@ class RunFolder:
         """Write run.json, or check that the folder was made by a run of the same meaning.
 
         `meaning` holds the identities that settings only point at: model, environment, prompt, bank. Raises
-        `UserError` naming every difference when they changed.
+        `UserError` naming every difference when they changed. A folder in which no work was done yet, because the
+        settings were refused, belongs to nobody: mended settings take it over.
         """
         path = self.path / "run.json"
         semantic = {"settings": settings.semantic(), **meaning}
-        if path.exists():
+        if path.exists() and any((self.path / name).exists() for name in _WORK):
             found = read_json(path, RUN_SCHEMA)
-            if found["fingerprint"] != fingerprint(semantic):
-                changes = "; ".join(describe_difference(found["semantic"], semantic))
+            if found.get("fingerprint") != fingerprint(semantic):
+                changes = "; ".join(describe_difference(found.get("semantic"), semantic)) or "run.json was edited"
                 raise UserError(f"{self.path} belongs to a run with other settings ({changes}); choose another name")
             return
         write_json_atomic(
@@ -152,8 +149,27 @@ def _finished(row: dict[str, Any], state: RunState) -> bool:
     return bool(row["round"] < state.rounds_closed)
 
 
+def parse_state(path: Path) -> RunState:
+    """The state in this file. Raises `StateCorrupted` naming the key that does not fit."""
+    document = read_json(path, STATE_SCHEMA)
+    document.pop("schema")
+    known = {entry.name: type(getattr(RunState(), entry.name)) for entry in fields(RunState)}
+    for key, value in document.items():
+        if key not in known:
+            raise StateCorrupted(f"{path}: {key} is no part of a run's state; restore the file")
+        if type(value) is not known[key] or (known[key] is int and value < 0):
+            raise StateCorrupted(f"{path}: {key} cannot be {json.dumps(value)}; restore the file")
+    return RunState(**document)
+
+
 def open_settings(path: Path) -> RunSettings:
     """The settings a run folder was made with. Raises `UserError` when it is no run folder."""
     if not (path / "run.json").exists():
         raise UserError(f"{path} is no run folder (it has no run.json); give the folder that `intraskill train` made")
-    return RunSettings.model_validate(read_json(path / "run.json", RUN_SCHEMA)["settings"])
+    found = read_json(path / "run.json", RUN_SCHEMA).get("settings")
+    try:
+        return RunSettings.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(("settings", *map(str, first["loc"])))
+        raise StateCorrupted(f"{path / 'run.json'}: {key}: {first['msg']}; restore the file") from None
