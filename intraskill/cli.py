@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _report(error: IntraSkillError, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
     return code
 
 

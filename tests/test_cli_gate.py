@@ -136,3 +136,17 @@ def test_the_boundary_turns_known_errors_into_one_line(run, monkeypatch, error, 
 def test_the_small_commands_start_without_torch():
     code = "import sys, intraskill.cli; sys.exit('torch' in sys.modules or 'wandb' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (OBSERVATIONS | {"masked": [1, 0, 10**400, 1]}, "has 401 digits"),
+        (OBSERVATIONS | {"interventions": ["a", "\ud800"]}, "half of a character"),
+        (OBSERVATIONS | {"bare": [-1e308, 0, 0, 0], "masked": [1.7e308, 0, 1, 1]}, "too large to be subtracted"),
+    ],
+)
+def test_numbers_and_texts_that_nothing_can_hold_are_refused(run, content, message):
+    code, out, err = run("gate", "fit", option="--observations", content=content)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err

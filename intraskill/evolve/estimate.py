@@ -74,6 +74,9 @@ def fit(
         raise UserError(f"estimator {estimator!r} is unknown; choose one of {', '.join(ESTIMATORS)}")
     c = _design(design, ids)
     b, r = _rewards(bare, "bare", len(c)), _rewards(masked, "masked", len(c))
+    with np.errstate(over="ignore"):
+        if not np.all(np.isfinite(r - b)):
+            raise UserError("bare and masked: rewards too large to be subtracted; scale them down")
     b_mean = float(b[0]) if np.all(b == b[0]) else math.fsum(b) / len(b)
     centred = b - b_mean
     try:

@@ -60,7 +60,7 @@ def banks_of(run: Path) -> dict[int, Bank]:
 def bank_history(run: Path) -> list[Event]:
     """All events of all chunks, gate by gate in pool order."""
     folder = RunFolder(run)
-    rounds = sorted(int(path.name.removeprefix("round-")) for path in run.glob("rounds/round-*"))
+    rounds = sorted(int(path.name.removeprefix("round-")) for path in run.glob("rounds/round-[0-9]*"))
     evidence = {row["candidate_id"]: len(row["cards"]) for row in folder.ledger.read()}
     events: list[Event] = []
     for index in (-1, *rounds):

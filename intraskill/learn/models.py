@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
@@ -26,7 +27,7 @@ def load_model(spec: str) -> PreTrainedModel:
     directory = model_directory(spec)
     try:
         config = AutoConfig.from_pretrained(directory)
-    except (ValueError, OSError) as error:
+    except Exception as error:  # the library checks it with error classes of its own
         raise UserError(f"model {spec!r}: config.json cannot be read: {first_line(error)}") from error
     _require_full_attention(config, spec)
     try:
@@ -34,7 +35,7 @@ def load_model(spec: str) -> PreTrainedModel:
             model = AutoModelForCausalLM.from_pretrained(
                 directory, config=config, dtype=torch.float32, attn_implementation=register_attention()
             )
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError, AssertionError, TypeError, SafetensorError) as error:
         raise UserError(f"model {spec!r}: weights cannot be loaded: {first_line(error)}") from error
     return skip_unread(model)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intraskill.errors import UserError
+from intraskill.errors import StateCorrupted, UserError
 from intraskill.store import JsonlLog, read_json
 
 GATE_SCHEMA = "intraskill-contributions-v1"
@@ -177,7 +177,12 @@ def read_run(run_dir: Path | str) -> RunData:
     if not (run_dir / "run.json").exists():
         raise UserError(f"{run_dir} is no run directory (it has no run.json); give the folder `intraskill train` made")
     run = read_json(run_dir / "run.json", "intraskill-run-v1")
+    if not isinstance(run.get("settings", {}), dict):
+        raise StateCorrupted(f"{run_dir / 'run.json'}: settings are no object; restore the file")
     rows = JsonlLog(run_dir / "metrics.jsonl").read()
+    for number, row in enumerate(rows, start=1):
+        if "kind" in row and type(row.get("step")) is not int:
+            raise StateCorrupted(f"{run_dir / 'metrics.jsonl'}:{number}: a row without its step; restore the file")
     rounds = sorted(int(path.name[6:]) for path in run_dir.glob("rounds/round-*") if path.name[6:].isdigit())
     banks = [_read_bank(run_dir / "rounds" / f"round-{index:03d}", index) for index in rounds]
     if rounds:
@@ -189,7 +194,7 @@ def read_run(run_dir: Path | str) -> RunData:
         settings=run.get("settings", {}),
         versions=run.get("versions", {}),
         fingerprint=str(run.get("fingerprint", "")),
-        state=read_json(state_path, "intraskill-state-v1") if state_path.exists() else {},
+        state=_read_state(state_path) if state_path.exists() else {},
         steps=_of_kind(rows, "step"),
         updates=_of_kind(rows, "update"),
         gate_rows=_of_kind(rows, "gate"),
@@ -197,6 +202,14 @@ def read_run(run_dir: Path | str) -> RunData:
         gates=tuple(gate for index in (-1, *rounds) if (gate := read_gate(gate_dir(run_dir, index)))),
         banks=tuple(bank for bank in banks if bank),
     )
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    state: dict[str, Any] = read_json(path, "intraskill-state-v1")
+    for key in ("step", "rounds_closed"):
+        if type(state.get(key, 0)) is not int:
+            raise StateCorrupted(f"{path}: {key} is {state[key]!r}, not a whole number; restore the file")
+    return state
 
 
 def _of_kind(rows: list[Row], kind: str) -> tuple[Row, ...]:

@@ -62,3 +62,17 @@ def test_building_leaves_the_random_state_alone(qwen: PreTrainedModel) -> None:
 
 def test_end_ids_come_from_the_model(model: PreTrainedModel) -> None:
     assert eos_ids(model) == (1,)
+
+
+def test_damaged_weights_and_shapes_are_user_errors(tmp_path: Path, qwen: PreTrainedModel) -> None:
+    qwen.config.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"xx")
+    with pytest.raises(UserError, match=r"weights cannot be loaded"):
+        load_model(str(tmp_path))
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"hidden_size": ', '"hidden_size": -'))
+    with pytest.raises(UserError, match=r"cannot be"):
+        load_model(str(tmp_path))
+    (tmp_path / "config.json").write_text(config.replace('"hidden_size": ', '"hidden_size": "x", "ignored": '))
+    with pytest.raises(UserError, match=r"config.json cannot be read"):
+        load_model(str(tmp_path))

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from intraskill.cli import main
+from intraskill.errors import StateCorrupted
 from intraskill.report.status import render_status, status
 from intraskill.report.tables import round_table
 from intraskill.store import RunLock, read_json, write_json_atomic
@@ -102,3 +103,19 @@ def test_a_folder_that_is_no_run_is_one_line_and_exit_code_2(
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert "no run.json" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("state.json", '{"schema": "intraskill-state-v1", "step": "x"}', "step is 'x'"),
+        ("run.json", '{"schema": "intraskill-run-v1", "settings": [1]}', "settings are no object"),
+        ("metrics.jsonl", '{"kind": "step", "step": "x"}\n', "metrics.jsonl:1: a row without its step"),
+    ],
+)
+def test_a_file_edited_by_hand_is_named(make_run: Callable, file: str, content: str, message: str) -> None:
+    builder = make_run()
+    builder.start()
+    (builder.path / file).write_text(content)
+    with pytest.raises(StateCorrupted, match=message):
+        status(builder.path)
