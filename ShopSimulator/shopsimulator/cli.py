@@ -49,7 +49,7 @@ def _print(value: Any) -> None:
 def generate(
     out: Annotated[Path, typer.Option(help="Directory for catalog.json.gz and splits.json.")],
     size: Annotated[Literal["small", "full"], typer.Option(help="full: the published split sizes.")] = "full",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same files.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same files.")] = 0,
     language: Annotated[Literal["en", "zh"], typer.Option(help="Language of products and tasks.")] = "en",
 ) -> None:
     """Write a generated catalog and its splits; print what they hold."""

@@ -1,4 +1,4 @@
-"""Writing a file so that a reader sees the old one or the new one, never a half."""
+"""Writing a file so that a reader sees the old one or the new one, never a half; and directories to write into."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def write_atomic(path: str | Path, data: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise ShopError(f"{path}: cannot write: {error.strerror or error}") from error
+
+
+def make_directory(path: Path) -> None:
+    """Make it, and what it lies in, unless it is there. Raises `ShopError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ShopError(f"{path}: cannot make this directory: {error.strerror or error}; choose another") from error

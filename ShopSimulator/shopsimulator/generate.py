@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shopsimulator.catalog import Catalog, inspect_records, read_catalog, write_catalog
+from shopsimulator.files import make_directory
 from shopsimulator.generate_products import SCALES, Scale, make_products
 from shopsimulator.generate_tasks import Wish, draw_wishes, task_record
 from shopsimulator.personas import make_persona
@@ -29,7 +30,7 @@ def generate_world(
     out: Path, size: Literal["small", "full"], seed: int, language: Literal["en", "zh"] = "en"
 ) -> dict[str, Any]:
     """Write the world's two files into `out` and tell what is in them."""
-    out.mkdir(parents=True, exist_ok=True)
+    make_directory(out)
     scale = SCALES[size]
     records, wishes = make_records(scale, seed, language)
     write_catalog(out / "catalog.json.gz", records)

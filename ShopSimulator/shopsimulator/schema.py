@@ -147,10 +147,10 @@ def _task(item: Any, where: str, asin: str, persona: dict[str, Any] | None) -> P
     if not isinstance(item, dict):
         raise RecordProblem(f"{where}: expected an object")
     task_id = item.get("task_id")
-    if isinstance(task_id, str) and task_id.strip().isdecimal():
+    if isinstance(task_id, str) and task_id.strip().isdecimal() and len(task_id) < 20:
         task_id = int(task_id)
-    if not isinstance(task_id, int) or isinstance(task_id, bool) or task_id < 0:
-        raise RecordProblem(f"{where}.task_id: expected a whole number, found {task_id!r}")
+    if not isinstance(task_id, int) or isinstance(task_id, bool) or not 0 <= task_id < 2**63:
+        raise RecordProblem(f"{where}.task_id: expected a whole number below 2^63, found {str(task_id)[:40]!r}")
     instruction = _text(item, "instruction", where)
     simple = _text(item, "instruction_simple", where)
     if not instruction and not simple:

@@ -94,6 +94,8 @@ def run_service(
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not host:  # the system takes it for every address of the machine
+        raise ShopError("the host is empty; give an address such as 127.0.0.1, or 0.0.0.0 for every one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)

@@ -141,3 +141,27 @@ def test_serve_announces_its_address_and_answers(catalog_file):
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(timeout=20)
+
+
+def test_an_output_that_is_no_directory_and_an_empty_host_are_one_line(tmp_path, catalog_file):
+    (tmp_path / "file").write_text("")
+    for arguments in (
+        ("generate", "--out", str(tmp_path / "file"), "--size", "small"),
+        ("serve", "--catalog", catalog_file, "--host", ""),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+        assert result.stderr.startswith("error: ")
+
+
+def test_a_seed_beyond_json_is_refused(tmp_path):
+    result = run("generate", "--out", str(tmp_path / "w"), "--size", "small", "--seed", str(10**30))
+    assert (result.exit_code, (tmp_path / "w").exists()) == (2, False)
+
+
+def test_a_task_id_of_any_length_is_a_reported_error(tmp_path):
+    record = {"asin": "1", "title": "t", "instructions": [{"task_id": "1" * 5000, "instruction": "x"}]}
+    write_catalog(tmp_path / "long.json", [record])
+    result = run("validate", str(tmp_path / "long.json"))
+    assert result.exit_code == 2
+    assert "task_id: expected a whole number" in json.loads(result.stdout)["errors"][0]
