@@ -79,11 +79,10 @@ class WandbSink:
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         """Log what is left and finish the W&B run; gives up with a warning after `timeout_s`."""
+        self._closing = True  # before the thread may start: with nothing new to log it opens no W&B run
         self.push()
         if self._thread is None:
             return
-        self._closing = True
-        self._wake.set()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._warn(f"W&B did not finish within {timeout_s:g} s; the metrics are in {self._metrics_path}")
