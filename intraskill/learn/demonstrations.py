@@ -30,6 +30,7 @@ from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.agent.prompts import PromptTemplate
 from intraskill.agent.segments import segments
 from intraskill.envs.shop import ShopSource
+from intraskill.evolve.mechanisms import MECHANISMS
 from intraskill.learn.shopper import Action, Errand, Need, next_action, read_errand
 from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.scripted import ScriptedPolicy, call_text
@@ -43,28 +44,12 @@ INVALID_SHARE = 0.6  # of the slips; the others are possible, but wrong
 NO_CHUNKS, ALL_CHUNKS = 0.2, 0.1  # shares of the episodes; in the others each chunk is visible with probability 1/2
 OWN_WORDING = 0.5  # how often a chunk is shown as the bank words it
 
-# Other wordings of each mechanism: (applies_when, procedure).
+# Other wordings of what a chunk can say: (applies_when, procedure). Those of useful mechanisms are the rules analyst's
+# own, so that a model of this size understands what evolution proposes to it.
 PARAPHRASES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "brand": (
-        ("usual brand", ("put the high brand in the query",)),
-        ("brand left open", ("search with the brand liked most",)),
-        ("usual brand wanted", ("read the persona", "add its high brand to the search")),
-    ),
-    "recent": (
-        ("searched material", ("put the last searched word in the query",)),
-        ("material left open", ("search with what was searched last",)),
-        ("material looked at last", ("read the persona", "add its last search to the search")),
-    ),
-    "colour": (
-        ("my colour", ("put the persona colour in the query", "choose it")),
-        ("colour left open", ("search with the persona colour", "click that colour")),
-        ("own colour wanted", ("add the liked colour to the search", "select it")),
-    ),
-    "budget": (
-        ("price limit", ("take the cheapest result and the cheapest size", "back if both cost too much")),
-        ("limit on the price", ("compare prices", "open the lowest", "click the lowest size")),
-        ("under a price", ("choose the cheapest result", "choose the cheapest size")),
-    ),
+    name: tuple((wording.applies_when, wording.procedure) for wording in MECHANISMS[name].short)
+    for name in ("brand", "recent", "colour", "budget")
+} | {
     "idle": (
         ("every page", ("read it twice",)),
         ("any page", ("look at all of it",)),

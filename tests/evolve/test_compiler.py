@@ -184,14 +184,6 @@ def test_a_candidate_survives_its_file():
     assert parse_candidate(candidate_record(candidate)) == candidate
 
 
-def test_the_built_in_wordings_are_those_the_warm_up_demonstrates():
-    """A tiny policy follows the wordings it was shown; a new wording of the rules must be demonstrated, too."""
-    demonstrations = pytest.importorskip("intraskill.learn.demonstrations")
-    for name in ("brand", "recent", "colour", "budget"):
-        shown = [(when, steps) for when, steps in demonstrations.PARAPHRASES[name]]
-        assert [(w.applies_when, w.procedure) for w in MECHANISMS[name].short] == shown
-
-
 def test_a_rewrite_of_nothing_active_is_refused_by_the_pool(skills):
     (candidate,) = compiled([lesson(0), lesson(1)]).candidates
     with pytest.raises(UserError, match="not active"):
