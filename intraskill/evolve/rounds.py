@@ -25,7 +25,7 @@ from typing import Any
 
 from intraskill.agent.trace import episode_trace, training_record
 from intraskill.config import RunSettings
-from intraskill.errors import UserError
+from intraskill.errors import IntraSkillError, UserError
 from intraskill.evolve.gate import GatePlan, GateResult, gate_metrics, run_gate
 from intraskill.evolve.pool import Candidate, CandidateSource, NoCandidates
 from intraskill.progress import Reporter
@@ -133,6 +133,7 @@ class RoundDriver:
         bank = self.initial_bank
         if self._first_gate_needed():
             result = await self._gate(-1, bank)
+            self._check_first_gate(result)
             bank = result.bank
             await self._evaluate(-1, bank, also={"initial_bank": self.initial_bank.chunks})
         self._prepare_round(0, bank)
@@ -303,6 +304,16 @@ class RoundDriver:
             )
         return first == "always" or (first == "auto" and not measured)
 
+    def _check_first_gate(self, result: GateResult) -> None:
+        """Raise `IntraSkillError` for an incomplete one: unlike a later gate it has no older values to keep."""
+        if not result.complete:
+            runs = (*result.bare, *result.masked)
+            raise IntraSkillError(
+                f"{self.folder.gate_dir(-1)}: the gate on the initial bank could not score "
+                f"{sum(not run.completed for run in runs)} of {len(runs)} episodes (`error` in its *.jsonl says why); "
+                "mend the environment or the policy's server and start again: what was scored is kept"
+            )
+
     async def _gate(self, index: int, bank: Bank) -> GateResult:
         settings = self.settings.gate
         plan = GatePlan(
@@ -319,7 +330,7 @@ class RoundDriver:
         started = time.monotonic()
         folder = self.folder.gate_dir(index)
         result = await run_gate(self.runner, bank, candidates, plan, folder, self.reporter)
-        if not result.complete:
+        if not result.complete and index >= 0:
             self.reporter.say("gate: some episodes could not be scored twice in a row; the bank stays as it is")
         timing = {"timing/gate_s": time.monotonic() - started}
         self.folder.metrics.append({**self._heading("gate", index), **gate_metrics(result), **timing})

@@ -1,8 +1,10 @@
 """A gate that could not score every task: the bank stays, and the gate is completed without running anything twice."""
 
+from dataclasses import replace
+
 import pytest
 
-from intraskill.errors import EnvironmentUnavailable, UserError
+from intraskill.errors import EnvironmentUnavailable, IntraSkillError, UserError
 from intraskill.evolve.proposer import open_proposer
 from intraskill.skills.bank import read_bank
 from intraskill.store import JsonlLog, read_json
@@ -35,8 +37,6 @@ class Flaky:
 @pytest.fixture
 async def stopped(make_driver, world, tmp_path):
     """A run whose first round was closed while two validation tasks were out of reach."""
-    from dataclasses import replace
-
     driver = make_driver(tmp_path)
     flaky = Flaky(world, set(driver.splits.validation[:2]))
     driver.runner = replace(driver.runner, source=flaky)
@@ -97,3 +97,19 @@ async def test_other_weights_and_complete_gates_are_refused(stopped):
     driver.checkpoint = "others"
     with pytest.raises(UserError, match="the policy is others"):
         await driver.complete_gate(0)
+
+
+async def test_an_incomplete_first_gate_stops_the_run_and_is_completed_by_the_next_start(make_driver, world, tmp_path):
+    driver = make_driver(tmp_path)
+    flaky = Flaky(world, set(driver.splits.validation[:2]))
+    driver.runner, flaky.down = replace(driver.runner, source=flaky), True
+    with pytest.raises(IntraSkillError, match="gate_a: the gate on the initial bank could not score 4 of 80 episodes"):
+        await driver.open()
+    assert not driver.state.opened
+    bare = JsonlLog(driver.folder.gate_dir(-1) / "bare.jsonl")
+    assert len(bare.read()) == 40 + 2
+    again = make_driver(tmp_path)
+    again.runner, again.wave_size, flaky.down = driver.runner, 1, False
+    await again.open()
+    assert again.state.opened
+    assert len(bare.read()) == 40 + 2 + 2, "what was scored is not run again"
