@@ -77,7 +77,7 @@ launch=("$CONFIG" --runs-dir "$RUNS_DIR" --slime-dir "$SLIME_DIR" --megatron-dir
 MODEL_ARGS=()
 # shellcheck source=/dev/null
 source "$model_script"
-run_words=$("$PYTHON" -m intraskill slime arguments "${launch[@]}") || exit $?
+run_words=$("$PYTHON" -m intraskill slime preflight "${launch[@]}" --arguments) || exit $?
 mapfile -t RUN_ARGS <<<"$run_words"
 
 CLUSTER_ARGS=(

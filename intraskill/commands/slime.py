@@ -1,7 +1,7 @@
 """`intraskill slime`: what the launcher of a cluster job asks for, and the smoke run.
 
-`arguments` and `preflight` take the same options: the job that is about to be started. The first prints slime's
-command-line words, the second looks for everything that would stop or spoil the job.
+`preflight` is told of the job that is about to be started: it looks for everything that would stop or spoil it, or
+prints slime's arguments for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
@@ -21,59 +21,42 @@ slime_app = typer.Typer(help="The four-GPU backend: slime, SGLang, Megatron.", n
 
 Config = Annotated[Path, typer.Argument(help="Settings of the run, e.g. configs/qwen35_4b_4gpu.yaml.")]
 RunsDir = Annotated[Path, typer.Option(help="Folder that holds the run folders.")]
-Checkpoints = Annotated[Path | None, typer.Option(help="slime's checkpoints; RUNS_DIR/NAME/checkpoints by default.")]
 SlimeDir = Annotated[Path, typer.Option(help="A checkout of slime.")]
-MegatronDir = Annotated[Path | None, typer.Option(help="A checkout of Megatron-LM.")]
-TorchDist = Annotated[Path | None, typer.Option(help="The model converted to torch_dist; else HF weights are loaded.")]
-EnvironmentUrl = Annotated[str | None, typer.Option(help="The environment service.")]
-Gpus = Annotated[int, typer.Option(min=1, help="GPUs of the node.")]
-TrainTp = Annotated[int, typer.Option(min=1, help="Tensor parallel size of the trainer.")]
-RolloutTp = Annotated[int, typer.Option(min=1, help="Tensor parallel size of one inference engine.")]
-SaveInterval = Annotated[int, typer.Option(help="Steps from checkpoint to checkpoint; 0 = one a round.")]
-
-
-def _launch(config: Path, runs_dir: Path, checkpoints: Path | None, save_interval: int, **rest: Any) -> Any:
-    from intraskill.slime_plugin.arguments import load_slime_settings
-    from intraskill.slime_plugin.preflight import Launch
-
-    settings = load_slime_settings(config)
-    run = (runs_dir / settings.name).resolve()
-    return Launch(
-        settings=settings,
-        run=run,
-        checkpoints=(checkpoints or run / "checkpoints").resolve(),
-        save_interval=save_interval or settings.steps_per_round,
-        **rest,
-    )
 
 
 @slime_app.command()
 def preflight(
     config: Config,
     runs_dir: RunsDir = Path("runs"),
-    checkpoints: Checkpoints = None,
+    checkpoints: Annotated[Path | None, typer.Option(help="slime's; RUNS_DIR/NAME/checkpoints by default.")] = None,
     slime_dir: SlimeDir = Path("third_party/slime"),
-    megatron_dir: MegatronDir = None,
-    torch_dist: TorchDist = None,
-    environment_url: EnvironmentUrl = None,
-    gpus: Gpus = 4,
-    train_tp: TrainTp = 2,
-    rollout_tp: RolloutTp = 1,
-    save_interval: SaveInterval = 0,
+    megatron_dir: Annotated[Path | None, typer.Option(help="A checkout of Megatron-LM.")] = None,
+    torch_dist: Annotated[
+        Path | None, typer.Option(help="The model as torch_dist; else HF weights are loaded.")
+    ] = None,
+    environment_url: Annotated[str | None, typer.Option(help="The environment service.")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of the node.")] = 4,
+    train_tp: Annotated[int, typer.Option(min=1, help="Tensor parallel size of the trainer.")] = 2,
+    rollout_tp: Annotated[int, typer.Option(min=1, help="Tensor parallel size of one inference engine.")] = 1,
+    save_interval: Annotated[int, typer.Option(help="Steps from checkpoint to checkpoint; 0 = one a round.")] = 0,
+    arguments: Annotated[bool, typer.Option("--arguments", help="Only print slime's arguments, one a line.")] = False,
 ) -> None:
     """Check everything that can be checked before a GPU is touched; one line a problem, exit code 2.
 
     Without a problem, writes RUN/slime.yaml for the job and prints what there is to do (train, close or done) and the
-    id of the W&B run to continue.
+    id of the W&B run to continue. With --arguments nothing is checked or written.
     """
     from intraskill.assets import model_directory
-    from intraskill.slime_plugin.preflight import model_sha256, plan, problems
+    from intraskill.slime_plugin.arguments import load_slime_settings
+    from intraskill.slime_plugin.launch import job_arguments
+    from intraskill.slime_plugin.preflight import Launch, model_sha256, plan, problems
 
-    launch = _launch(
-        config,
-        runs_dir,
-        checkpoints,
-        save_interval,
+    settings = load_slime_settings(config)
+    run = (runs_dir / settings.name).resolve()
+    launch = Launch(
+        settings=settings,
+        run=run,
+        checkpoints=(checkpoints or run / "checkpoints").resolve(),
         slime=slime_dir,
         megatron=megatron_dir,
         model_copy=torch_dist,
@@ -81,47 +64,18 @@ def preflight(
         gpus=gpus,
         train_tp=train_tp,
         rollout_tp=rollout_tp,
+        save_interval=save_interval or settings.steps_per_round,
     )
+    if arguments:
+        print("\n".join(job_arguments(launch, config.resolve())))
+        return
     if found := problems(launch):
         for problem in found:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(2)
-    write_job_file(config, launch.run, environment_url, model_sha256(model_directory(launch.settings.policy.model)))
-    wandb_id = hashlib.sha256(str(launch.run).encode()).hexdigest()[:8]
-    print(plan(launch).action, f"{launch.settings.name[:40]}-{wandb_id}")
-
-
-@slime_app.command()
-def arguments(
-    config: Config,
-    runs_dir: RunsDir = Path("runs"),
-    checkpoints: Checkpoints = None,
-    slime_dir: SlimeDir = Path("third_party/slime"),
-    megatron_dir: MegatronDir = None,
-    torch_dist: TorchDist = None,
-    environment_url: EnvironmentUrl = None,
-    gpus: Gpus = 4,
-    train_tp: TrainTp = 2,
-    rollout_tp: RolloutTp = 1,
-    save_interval: SaveInterval = 0,
-) -> None:
-    """Print slime's arguments for this run, one word a line. Nothing is checked or written."""
-    from intraskill.slime_plugin.launch import job_arguments
-
-    launch = _launch(
-        config,
-        runs_dir,
-        checkpoints,
-        save_interval,
-        slime=slime_dir,
-        megatron=megatron_dir,
-        model_copy=torch_dist,
-        environment_url=environment_url,
-        gpus=gpus,
-        train_tp=train_tp,
-        rollout_tp=rollout_tp,
-    )
-    print("\n".join(job_arguments(launch, config.resolve())))
+    write_job_file(config, run, environment_url, model_sha256(model_directory(settings.policy.model)))
+    wandb_id = hashlib.sha256(str(run).encode()).hexdigest()[:8]
+    print(plan(launch).action, f"{settings.name[:40]}-{wandb_id}")
 
 
 @slime_app.command()

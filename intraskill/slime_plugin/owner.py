@@ -38,6 +38,7 @@ from intraskill.skills.bank import Bank, read_bank
 from intraskill.slime_plugin.arguments import JobSpec, SlimeRunSettings, check_arguments, load_slime_settings, read_spec
 from intraskill.slime_plugin.metrics import evaluation_metrics, round_rows, step_metrics
 from intraskill.slime_plugin.rewards import ESTIMATOR_ARGUMENT
+from intraskill.slime_plugin.timing import BusyClock, TimedRunner, TimingLog
 from intraskill.store import RunLock, read_json, write_json_atomic
 
 NOTE_SCHEMA = "intraskill-checkpoint-note-v1"
@@ -63,7 +64,7 @@ class Job:
         self.args = args
         self._lock = RunLock(spec.run)
         self._lock.__enter__()  # held until the process ends
-        self.folder = RunFolder(spec.run)
+        self.folder, self.timing, self.clock = RunFolder(spec.run), TimingLog(spec.run), BusyClock()
         self._loop = asyncio.new_event_loop()
         self.engine = SGLangEngine(_server(args, spec, self.settings))
         source = open_world(_environment(spec, self.settings), spec.run.parent / ".worlds")
@@ -87,14 +88,16 @@ class Job:
                 f"{self.folder.path}: slime wants step {rollout_id + 1}, the run folder is at step "
                 f"{self.driver.state.step}; start the job again with launch/four_rounds.sh"
             )
-        return self._run(self._generate())
+        with self.timing.plugin(rollout_id + 1, self.clock):
+            return self._run(self._generate())
 
     def evaluate(self, rollout_id: int) -> tuple[list[float], dict[str, float]]:
         """Close the round that is due, or score the untrained policy. Asked twice, it answers from the record.
 
         Returns the skill-free mean reward (nothing between rounds) and what to log.
         """
-        self._run(self._evaluate())
+        with self.timing.plugin(self.driver.state.step, self.clock):
+            self._run(self._evaluate())
         step, closed = self.driver.state.step, self.driver.state.rounds_closed
         index = closed - 1 if step else -1
         rows = round_rows(self.folder.metrics.read(), index, step)
@@ -115,6 +118,7 @@ class Job:
                 f"{note}: this checkpoint belongs to another run than {self.folder.path}; use its own folder"
             )
         self.driver.rewind(step)
+        self.timing.rewind(step)
 
     def close(self) -> None:
         """Close connections and let the run folder go."""
@@ -156,7 +160,8 @@ class Job:
             policy.tool_schema,
             self.settings.slime.episode_timeout_s,
         )
-        return EpisodeRunner(source, TokenPolicy(chat, self.engine), prompt_template(policy.prompt), limits)
+        policy_client = TokenPolicy(chat, self.engine)
+        return TimedRunner(source, policy_client, prompt_template(policy.prompt), limits, self.clock)
 
     def _fingerprint(self) -> str:
         return str(read_json(self.folder.path / "run.json", RUN_SCHEMA)["fingerprint"])

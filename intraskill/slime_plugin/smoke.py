@@ -29,6 +29,7 @@ from intraskill.run_folder import RunFolder
 from intraskill.slime_plugin.arguments import command_line, load_slime_settings
 from intraskill.slime_plugin.launch import job_arguments
 from intraskill.slime_plugin.preflight import Launch, checkpoint_step, model_sha256, plan
+from intraskill.slime_plugin.timing import TimingLog, overhead
 
 START_S = 1200.0  # a busy machine needs minutes for the imports alone
 SERVER_OPTIONS = {
@@ -127,6 +128,13 @@ def _judge(launch: Launch) -> None:
         )
     for row in (row for row in rows if row["kind"] == "step"):
         print(f"step {row['step']}: success {row['rollout/shopsim/success_rate']:.3f}, {row['timing/rollout_s']:.1f} s")
+    for index, phases in sorted(TimingLog(launch.run).rounds(launch.settings.steps_per_round).items()):
+        spent, episodes, training = overhead(phases), phases.get("episodes", 0.0), phases.get("train", 0.0)
+        said = ", ".join(f"{name} {seconds:.1f}" for name, seconds in spent.items())
+        print(
+            f"round {index:>2}: episodes {episodes:.1f} s, training {training:.1f} s, "
+            f"overhead {sum(spent.values()):.1f} s ({said})"
+        )
     print("smoke run passed")
 
 

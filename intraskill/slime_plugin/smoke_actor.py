@@ -22,6 +22,7 @@ from intraskill.learn.trainer import Trainer
 from intraskill.records import Segment
 from intraskill.slime_plugin.arguments import load_slime_settings, read_spec
 from intraskill.slime_plugin.preflight import checkpoint_step
+from intraskill.slime_plugin.timing import TimingLog
 from intraskill.store import write_bytes_atomic
 
 log = logging.getLogger(__name__)
@@ -33,37 +34,40 @@ class EmbeddedTrainActor(TrainRayActor):
     def init(self, args: Any, role: str, with_ref: bool = False, with_opd_teacher: bool = False) -> int:
         super().init(args, role, with_ref, with_opd_teacher)
         torch.set_num_threads(1)
-        self.settings = load_slime_settings(read_spec(args).settings)
+        spec = read_spec(args)
+        self.settings, self.timing = load_slime_settings(spec.settings), TimingLog(spec.run)
         self.train_parallel_config = self._get_parallel_config()
         self.version = 0
         self.trainer = Trainer(
             load_model(str(args.hf_checkpoint)), self.settings.train, temperature=args.rollout_temperature
         )
-        start = checkpoint_step(Path(args.save))
+        self.step = start = checkpoint_step(Path(args.save))
         if start:
             load_checkpoint(self._checkpoint(start - 1), self.trainer)
         return start
 
     def train(self, rollout_id: int, rollout_data_ref: Sequence[Any], external_data: Any = None) -> None:
         data = ray.get(rollout_data_ref[0].inner)
-        for metrics in self.trainer.step(groups_of(data, self.args.n_samples_per_prompt)):
-            said = {name: round(value, 6) for name, value in metrics.items()}
-            log.info("train %d: %s", rollout_id, said)
+        self.step = rollout_id + 1
+        with self.timing.part(self.step, "train"):
+            updates = self.trainer.step(groups_of(data, self.args.n_samples_per_prompt))
+        for metrics in updates:
+            log.info("train %d: %s", rollout_id, {name: round(value, 6) for name, value in metrics.items()})
 
     def save_model(self, rollout_id: int, force_sync: bool = False) -> None:
-        save_checkpoint(
-            self._checkpoint(rollout_id), self.trainer, Path(self.args.hf_checkpoint), {"step": rollout_id + 1}
-        )
-        write_bytes_atomic(Path(self.args.save) / "latest_checkpointed_iteration.txt", str(rollout_id).encode())
+        checkpoint, model = self._checkpoint(rollout_id), Path(self.args.hf_checkpoint)
+        with self.timing.part(self.step, "save"):
+            save_checkpoint(checkpoint, self.trainer, model, {"step": rollout_id + 1})
+            write_bytes_atomic(Path(self.args.save) / "latest_checkpointed_iteration.txt", str(rollout_id).encode())
 
     def update_weights(self) -> None:
         """Write the weights where the engines can read them, and have them loaded under a new version."""
         self.version += 1
-        directory = Path(self.args.save).parent / "weights"
-        save_checkpoint(directory, self.trainer, Path(self.args.hf_checkpoint), {})
-        engines = ray.get(self.rollout_manager.get_updatable_engines_and_lock.remote())[0]
-        version = str(self.version)
-        ray.get([one.update_weights_from_disk.remote(str(directory), weight_version=version) for one in engines])
+        directory, version = Path(self.args.save).parent / "weights", str(self.version)
+        with self.timing.part(self.step, "weights"):
+            save_checkpoint(directory, self.trainer, Path(self.args.hf_checkpoint), {})
+            engines = ray.get(self.rollout_manager.get_updatable_engines_and_lock.remote())[0]
+            ray.get([one.update_weights_from_disk.remote(str(directory), weight_version=version) for one in engines])
 
     def sleep(self, tags: Any = None) -> None:
         pass
