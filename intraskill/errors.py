@@ -43,5 +43,5 @@ class TooManyTechnicalFailures(IntraSkillError):
     """Eight groups in a row could not be scored: the run stops instead of training on what is left."""
 
 
-class StateCorrupted(IntraSkillError):
-    """A file of the run directory contradicts itself; the message names file and line."""
+class StateCorrupted(UserError):
+    """A file of a run folder is damaged or contradicts itself, for the user to restore; the message names it."""

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 import intraskill
 from intraskill.config import RunSettings
 from intraskill.errors import StateCorrupted, UserError
-from intraskill.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
+from intraskill.run_documents import LedgerShape, MetricsRow, StepRow
+from intraskill.store import JsonlLog, describe_difference, fingerprint, problem_of, read_json, write_json_atomic
 
 RUN_SCHEMA = "intraskill-run-v1"
 STATE_SCHEMA = "intraskill-state-v1"
@@ -49,8 +50,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.metrics = JsonlLog(path / "metrics.jsonl")
-        self.ledger = JsonlLog(path / "ledger.jsonl")
+        self.metrics = JsonlLog(path / "metrics.jsonl", MetricsRow)
+        self.ledger = JsonlLog(path / "ledger.jsonl", LedgerShape)
 
     def round_dir(self, index: int) -> Path:
         return self.path / "rounds" / f"round-{index:03d}"
@@ -138,7 +139,7 @@ class RunFolder:
         self.ledger.keep_where(lambda row: row["round"] < state.rounds_closed)
         current = self.round_dir(state.rounds_closed)
         for log in sorted([*current.glob("*.jsonl"), *current.glob("analysis/*.jsonl")]):
-            JsonlLog(log).keep_where(lambda row: row["step"] <= state.step)
+            JsonlLog(log, StepRow).keep_where(lambda row: row["step"] <= state.step)
 
 
 def _finished(row: dict[str, Any], state: RunState) -> bool:
@@ -170,6 +171,4 @@ def open_settings(path: Path) -> RunSettings:
     try:
         return RunSettings.model_validate(found)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(("settings", *map(str, first["loc"])))
-        raise StateCorrupted(f"{path / 'run.json'}: {key}: {first['msg']}; restore the file") from None
+        raise StateCorrupted(f"{path / 'run.json'}: settings: {problem_of(error)}; restore the file") from None

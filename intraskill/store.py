@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from intraskill.errors import StateCorrupted, UserError
 
@@ -38,6 +39,11 @@ _UNWRITABLE = {
     errno.EROFS: "the file system is read-only; use a writable directory",
     errno.EACCES: "permission denied; make the directory writable",
     errno.EPERM: "permission denied; make the directory writable",
+    errno.EISDIR: "a folder stands in its place; move it away",
+    errno.ENOTDIR: "a file stands where a folder is needed; move it away",
+    errno.EEXIST: "a file stands where a folder is needed; move it away",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+    errno.ELOOP: "a link there points to itself; remove it",
 }
 
 
@@ -91,20 +97,44 @@ def write_json_atomic(path: Path | str, obj: Any) -> None:
     write_bytes_atomic(path, orjson.dumps(obj, option=options))
 
 
-def read_json(path: Path | str, schema: str | None = None) -> Any:
-    """Read a document; with `schema`, refuse another or a newer one. Raises UserError, StateCorrupted."""
+def read_json(path: Path | str, schema: str | None = None, shape: type[BaseModel] | None = None) -> Any:
+    """Read a document; refuse another or a newer `schema`, and what does not have the `shape`.
+
+    Raises `UserError` (`StateCorrupted` for damage) naming the file. `shape` only checks: the document is returned.
+    """
     path = Path(path)
     try:
         document = orjson.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise UserError(f"{path}: no such file") from error
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {path}: {error.strerror}; put the file back or mend its rights") from error
     except orjson.JSONDecodeError as error:
-        raise StateCorrupted(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from error
+        raise StateCorrupted(f"{path}:{error.lineno}: not valid JSON ({error.msg}); restore the file") from error
     if schema is not None:
         check_schema(path, document, schema)
+    if shape is not None:
+        check_shape(str(path), document, shape)
     return document
+
+
+def check_shape(where: str, document: Any, shape: type[BaseModel]) -> None:
+    """Raise `StateCorrupted` naming the first key of the document at `where` that does not fit."""
+    try:
+        shape.model_validate(document)
+    except ValidationError as error:
+        raise StateCorrupted(f"{where}: {problem_of(error)}; restore the file") from None
+
+
+def problem_of(error: ValidationError) -> str:
+    """The first thing a validation found, with its key."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"])) or "the content"
+    if first["type"] == "missing":
+        return f"{key} is missing"
+    if first["type"] == "model_type":
+        return f"{key} is no object"
+    return f"{key}: {first['msg']}"
 
 
 def check_schema(path: Path | str, document: Any, schema: str) -> None:
@@ -117,7 +147,7 @@ def check_schema(path: Path | str, document: Any, schema: str) -> None:
     if found_name == name and found_version > version:
         raise UserError(f"{path}: schema {found} is newer than this program understands ({schema}); upgrade intraskill")
     if found_name != name:
-        raise StateCorrupted(f"{path}: schema is {found!r}, expected {schema!r}")
+        raise StateCorrupted(f"{path}: schema is {found!r}, expected {schema!r}; restore the file")
 
 
 def _split_version(schema: str) -> tuple[str, int]:
@@ -126,10 +156,14 @@ def _split_version(schema: str) -> tuple[str, int]:
 
 
 class JsonlLog:
-    """An append-only file of JSON objects, one a line; the file appears with its first record."""
+    """An append-only file of JSON objects, one a line; the file appears with its first record.
 
-    def __init__(self, path: Path | str) -> None:
+    With a `shape`, `read` refuses records that do not have it.
+    """
+
+    def __init__(self, path: Path | str, shape: type[BaseModel] | None = None) -> None:
         self.path = Path(path)
+        self._shape = shape
 
     def append(self, row: Mapping[str, Any]) -> None:
         self.append_many([row])
@@ -172,14 +206,24 @@ class JsonlLog:
 
     def read(self) -> list[dict[str, Any]]:
         """All records; a torn last line is skipped. Raises StateCorrupted for a broken line before it."""
-        return list(self.scan(decode_record))
+        rows = list(self.scan(decode_record))
+        if self._shape is not None:
+            for number, row in enumerate(rows, start=1):
+                check_shape(f"{self.path}:{number}", row, self._shape)
+        return rows
 
     def scan(self, decode: Callable[[bytes], Row | None]) -> Iterator[Row]:
         """The records one after the other, as `decode` makes them of a line (None: no record); else like `read`."""
         if not self.path.exists():
             return
+        try:
+            file = self.path.open("rb")
+        except OSError as error:
+            raise UserError(
+                f"cannot read {self.path}: {error.strerror}; put the file back or mend its rights"
+            ) from error
         broken = 0
-        with self.path.open("rb") as file:
+        with file:
             for number, line in enumerate(file, start=1):
                 if broken:
                     raise StateCorrupted(
@@ -274,7 +318,7 @@ def lock_holder(directory: Path | str) -> int | None:
     """The process that holds the directory's `RunLock` now, or None when nobody does."""
     try:
         descriptor = os.open(Path(directory) / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:  # no lock was ever taken, or it is not ours to look at
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.errors import UserError
+from intraskill.run_documents import GateShape
 from intraskill.run_folder import RunFolder
 from intraskill.skills.bank import Bank, Chunk, read_bank
 from intraskill.store import read_json
@@ -46,8 +47,10 @@ def banks_of(run: Path) -> dict[int, Bank]:
     """The bank of each round that was set up, and under the next number what the latest gate selected."""
     folder = RunFolder(run)
     banks: dict[int, Bank] = {}
-    for path in sorted(run.glob("rounds/round-*/skill_bank.json")):
-        banks[int(path.parent.name.removeprefix("round-"))] = read_bank(path)
+    for index in _rounds(run):
+        path = folder.round_dir(index) / "skill_bank.json"
+        if path.exists():
+            banks[index] = read_bank(path)
     last = max(banks, default=-1)
     selected = folder.gate_dir(last) / "selected_skill_bank.json"
     if selected.exists():
@@ -60,14 +63,18 @@ def banks_of(run: Path) -> dict[int, Bank]:
 def bank_history(run: Path) -> list[Event]:
     """All events of all chunks, gate by gate in pool order."""
     folder = RunFolder(run)
-    rounds = sorted(int(path.name.removeprefix("round-")) for path in run.glob("rounds/round-[0-9]*"))
     evidence = {row["candidate_id"]: len(row["cards"]) for row in folder.ledger.read()}
     events: list[Event] = []
-    for index in (-1, *rounds):
+    for index in (-1, *_rounds(run)):
         path = folder.gate_dir(index) / "contributions.json"
         if path.exists():
-            events += _gate_events(read_json(path), index, evidence)
+            events += _gate_events(read_json(path, None, GateShape), index, evidence)
     return events
+
+
+def _rounds(run: Path) -> list[int]:
+    names = [path.name.removeprefix("round-") for path in run.glob("rounds/round-*")]
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def event_record(event: Event) -> dict[str, Any]:
@@ -92,7 +99,7 @@ def _gate_events(gate: Mapping[str, Any], index: int, evidence: Mapping[str, int
         interval = None
         if coefficient is not None and error is not None:
             interval = (coefficient - _Z * error, coefficient + _Z * error)
-        event, why = _verdict(row, gate["complete"])
+        event, why = _verdict(row, gate.get("complete", True))
         yield Event(
             chunk=row["logical_chunk_id"],
             text=row["intervention_id"],
@@ -103,7 +110,7 @@ def _gate_events(gate: Mapping[str, Any], index: int, evidence: Mapping[str, int
             interval=interval,
             cards=evidence.get(row["intervention_id"], 0),
             why=why,
-            title=row["title"],
+            title=row.get("title", ""),
         )
 
 
@@ -114,7 +121,7 @@ def _verdict(row: Mapping[str, Any], complete: bool) -> tuple[str, str]:
     if status == "selected":
         if not candidate:
             return "kept", ""
-        return ("rewritten" if row["operation"] == "REWRITE" else "added"), ""
+        return ("rewritten" if row.get("operation") == "REWRITE" else "added"), ""
     return ("turned down" if candidate else "left"), _LEFT.get(status, str(status))
 
 

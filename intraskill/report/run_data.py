@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intraskill.errors import StateCorrupted, UserError
+from intraskill.errors import UserError
+from intraskill.run_documents import CurriculumShape, GateShape, MetricsRow, RunShape, StateShape
+from intraskill.skills.bank import bank_record, read_bank
 from intraskill.store import JsonlLog, read_json
 
 GATE_SCHEMA = "intraskill-contributions-v1"
@@ -132,41 +134,40 @@ def read_gate(directory: Path) -> GateFile | None:
     path = directory / "contributions.json"
     if not path.exists():
         return None
-    document = read_json(path, GATE_SCHEMA)
-    bank = _read_optional(directory / "selected_skill_bank.json")
+    document = read_json(path, GATE_SCHEMA, GateShape)
+    selected = directory / "selected_skill_bank.json"
     return GateFile(
-        round=int(document["round"]),
-        step=int(document["step"]),
-        observations=int(document["observations"]),
+        round=document["round"],
+        step=document["step"],
+        observations=document["observations"],
         estimator=str(document.get("estimator", "")),
         contributions=tuple(document["contributions"]),
         complete=bool(document.get("complete", True)),
-        kept=tuple(str(chunk["skill_id"]) for chunk in bank.get("chunks", ())),
+        kept=read_bank(selected).ids if selected.exists() else (),
     )
-
-
-def _read_optional(path: Path) -> Any:
-    return read_json(path) if path.exists() else {}
 
 
 def _read_bank(directory: Path, round_index: int) -> Bank | None:
     path = directory / "skill_bank.json"
     if not path.exists():
         return None
-    curriculum = _read_optional(directory / "curriculum.json")
+    curriculum = directory / "curriculum.json"
+    chances = read_json(curriculum, None, CurriculumShape)["chunks"] if curriculum.exists() else ()
     return Bank(
         round=round_index,
-        chunks=tuple(read_json(path)["chunks"]),
-        probabilities={
-            str(chunk["skill_id"]): float(chunk["inclusion_probability"]) for chunk in curriculum.get("chunks", ())
-        },
+        chunks=_chunks(path),
+        probabilities={chunk["skill_id"]: float(chunk["inclusion_probability"]) for chunk in chances},
     )
+
+
+def _chunks(path: Path) -> tuple[Row, ...]:
+    return tuple(bank_record(read_bank(path))["chunks"])
 
 
 def _final_bank(run_dir: Path, round_index: int) -> Bank | None:
     """The bank the last gate selected, shown as the bank of the round after it."""
     path = gate_dir(run_dir, round_index) / "selected_skill_bank.json"
-    return Bank(round_index + 1, tuple(read_json(path)["chunks"]), {}) if path.exists() else None
+    return Bank(round_index + 1, _chunks(path), {}) if path.exists() else None
 
 
 def read_run(run_dir: Path | str) -> RunData:
@@ -176,14 +177,13 @@ def read_run(run_dir: Path | str) -> RunData:
         raise UserError(f"{run_dir}: no such run directory; give the folder that `intraskill train` made")
     if not (run_dir / "run.json").exists():
         raise UserError(f"{run_dir} is no run directory (it has no run.json); give the folder `intraskill train` made")
-    run = read_json(run_dir / "run.json", "intraskill-run-v1")
-    if not isinstance(run.get("settings", {}), dict):
-        raise StateCorrupted(f"{run_dir / 'run.json'}: settings are no object; restore the file")
-    rows = JsonlLog(run_dir / "metrics.jsonl").read()
-    for number, row in enumerate(rows, start=1):
-        if "kind" in row and type(row.get("step")) is not int:
-            raise StateCorrupted(f"{run_dir / 'metrics.jsonl'}:{number}: a row without its step; restore the file")
-    rounds = sorted(int(path.name[6:]) for path in run_dir.glob("rounds/round-*") if path.name[6:].isdigit())
+    run = read_json(run_dir / "run.json", "intraskill-run-v1", RunShape)
+    rows = JsonlLog(run_dir / "metrics.jsonl", MetricsRow).read()
+    rounds = sorted(
+        int(path.name[6:])
+        for path in run_dir.glob("rounds/round-*")
+        if path.name[6:].isascii() and path.name[6:].isdigit()
+    )
     banks = [_read_bank(run_dir / "rounds" / f"round-{index:03d}", index) for index in rounds]
     if rounds:
         banks.append(_final_bank(run_dir, rounds[-1]))
@@ -194,7 +194,7 @@ def read_run(run_dir: Path | str) -> RunData:
         settings=run.get("settings", {}),
         versions=run.get("versions", {}),
         fingerprint=str(run.get("fingerprint", "")),
-        state=_read_state(state_path) if state_path.exists() else {},
+        state=read_json(state_path, "intraskill-state-v1", StateShape) if state_path.exists() else {},
         steps=_of_kind(rows, "step"),
         updates=_of_kind(rows, "update"),
         gate_rows=_of_kind(rows, "gate"),
@@ -202,14 +202,6 @@ def read_run(run_dir: Path | str) -> RunData:
         gates=tuple(gate for index in (-1, *rounds) if (gate := read_gate(gate_dir(run_dir, index)))),
         banks=tuple(bank for bank in banks if bank),
     )
-
-
-def _read_state(path: Path) -> dict[str, Any]:
-    state: dict[str, Any] = read_json(path, "intraskill-state-v1")
-    for key in ("step", "rounds_closed"):
-        if type(state.get(key, 0)) is not int:
-            raise StateCorrupted(f"{path}: {key} is {state[key]!r}, not a whole number; restore the file")
-    return state
 
 
 def _of_kind(rows: list[Row], kind: str) -> tuple[Row, ...]:

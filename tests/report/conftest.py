@@ -56,7 +56,13 @@ class RunBuilder:
         row |= {"rollout/shopsim/reward_mean": level + 0.03, "rollout/shopsim/success_rate": level}
         row |= {"rollout/shopsim/all_wrong_group_rate": 0.2, "rollout/shopsim/trajectory_count": 256}
         updates = [
-            {"kind": "update", "step": step, "train/step": 2 * step - 1 + half, "train/loss": 0.1 / step}
+            {
+                "kind": "update",
+                "round": round_index,
+                "step": step,
+                "train/step": 2 * step - 1 + half,
+                "train/loss": 0.1 / step,
+            }
             | {"train/entropy": 0.4, "train/grad_norm": 0.9, "train/log_prob_difference": 1e-5}
             for half in (0, 1)
         ]

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from intraskill.cli import main
-from intraskill.errors import StateCorrupted
+from intraskill.errors import StateCorrupted, UserError
 from intraskill.report.status import render_status, status
 from intraskill.report.tables import round_table
 from intraskill.store import RunLock, read_json, write_json_atomic
@@ -108,9 +108,9 @@ def test_a_folder_that_is_no_run_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("state.json", '{"schema": "intraskill-state-v1", "step": "x"}', "step is 'x'"),
-        ("run.json", '{"schema": "intraskill-run-v1", "settings": [1]}', "settings are no object"),
-        ("metrics.jsonl", '{"kind": "step", "step": "x"}\n', "metrics.jsonl:1: a row without its step"),
+        ("state.json", '{"schema": "intraskill-state-v1", "step": "x"}', "step: Input should be a valid integer"),
+        ("run.json", '{"schema": "intraskill-run-v1", "settings": [1]}', "settings is no object"),
+        ("metrics.jsonl", '{"kind": "step", "step": "x"}\n', "metrics.jsonl:1: round is missing"),
     ],
 )
 def test_a_file_edited_by_hand_is_named(make_run: Callable, file: str, content: str, message: str) -> None:
@@ -119,3 +119,81 @@ def test_a_file_edited_by_hand_is_named(make_run: Callable, file: str, content: 
     (builder.path / file).write_text(content)
     with pytest.raises(StateCorrupted, match=message):
         status(builder.path)
+
+
+COMMANDS = (("status",), ("report",), ("bank", "history"), ("bank", "show"), ("bank", "diff"))
+READERS = {
+    "metrics.jsonl": {"status", "report"},
+    "state.json": {"status", "report"},
+    "ledger.jsonl": {"bank history"},
+    "gate_a/contributions.json": {"status", "report", "bank history"},
+    "gate_a/selected_skill_bank.json": {"status", "report"},
+    "rounds/round-000/skill_bank.json": {"status", "report", "bank show", "bank diff"},
+    "rounds/round-000/curriculum.json": {"status", "report"},
+}
+DAMAGE = (
+    b"",
+    b"{",
+    b"[]",
+    b"{}",
+    b"[[1]]\n{}\n",
+    b"\xff\xfe",
+    b'{"schema": 3, "chunks": [1], "contributions": [1]}',
+    None,
+)
+
+
+@pytest.mark.parametrize("file", READERS)
+def test_a_damaged_file_is_one_line_that_names_it(
+    make_run: Callable, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    path = make_run().run(1).path / file
+    for damage in DAMAGE:
+        if path.exists():
+            path.unlink()
+        path.mkdir() if damage is None else path.write_bytes(damage)
+        for words in COMMANDS:
+            if " ".join(words) not in READERS[file] or (
+                path.suffix == ".jsonl" and damage in (b"", b"{", b"\xff\xfe", b"[]")
+            ):
+                continue  # an empty log, or one whose last line is torn, is a log
+            assert command(*words, str(path.parents[len(Path(file).parts) - 1])) == 2, (words, damage)
+            captured = capsys.readouterr()
+            assert (captured.out, captured.err.count("\n")) == ("", 1)
+            assert path.name in captured.err
+    path.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("file", "keys", "value"),
+    [
+        ("gate_a/contributions.json", ("contributions", 0, "coefficient"), "x"),
+        ("gate_a/contributions.json", ("step",), []),
+        ("rounds/round-000/curriculum.json", ("chunks", 0, "inclusion_probability"), 7),
+        ("rounds/round-000/skill_bank.json", ("chunks", 0, "skill_id"), None),
+    ],
+)
+def test_one_edited_value_is_named(
+    make_run: Callable, capsys: pytest.CaptureFixture[str], file: str, keys: tuple, value: object
+) -> None:
+    run = make_run().run(1).path
+    document = read_json(run / file)
+    inner = document
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    write_json_atomic(run / file, document)
+    for name in ("status", "report"):
+        assert command(name, str(run)) == 2
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count("\n")) == ("", 1)
+        assert Path(file).name in captured.err
+        assert str(keys[-1]) in captured.err
+
+
+def test_a_folder_in_place_of_the_lock_is_no_process(make_run: Callable, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run().run(1).path
+    (run / ".lock").mkdir()
+    assert status(run)["process"] is None
+    with pytest.raises(UserError, match=r"\.lock: a folder stands in its place"), RunLock(run):
+        pass
