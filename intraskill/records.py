@@ -8,6 +8,7 @@ log-probs are kept exactly as sampled; nothing here is ever re-tokenised.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -89,6 +90,17 @@ class Reset:
     observation: str
     state: dict[str, Any]
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Reset:
+        """Read what the shop answers, which is what a trace keeps."""
+        return cls(
+            task_id=record["task_id"],
+            instruction=record["task_instruction"],
+            persona=record["user_persona"],
+            observation=record["observation"],
+            state=record["observation_state"],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
@@ -103,6 +115,21 @@ class StepResult:
     purchase: dict[str, Any] | None = None
     termination: Termination | None = None
     goal: dict[str, Any] | None = None  # terminal only, for audits of local traces; never shown to a policy
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> StepResult:
+        """Read what the shop answers, which is what a trace keeps (the goal apart)."""
+        return cls(
+            observation=record["observation"],
+            state=record["observation_state"],
+            done=record["done"],
+            reward=record["reward"],
+            detail=record["reward_detail"],
+            feedback=record["action_feedback"],
+            purchase=record["purchase"],
+            termination=record["termination_reason"],
+            goal=record.get("goal"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

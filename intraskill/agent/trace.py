@@ -88,7 +88,7 @@ def episode_from_trace(trace: Mapping[str, Any]) -> Episode:
         job=EpisodeJob(**trace["job"]),
         status=trace["status"],
         skill_ids=tuple(skill["skill_id"] for skill in trace["selected_skills"]),
-        reset=_reset_from(trace["reset"]),
+        reset=Reset.from_record(trace["reset"]) if trace["reset"] else None,
         messages=tuple(trace["conversation"]),
         steps=tuple(_with_goal(steps, final.get("goal"))),
         reward=float(final.get("reward", 0.0)),
@@ -116,18 +116,6 @@ def _reset(reset: Reset | None) -> dict[str, Any] | None:
         "observation": reset.observation,
         "observation_state": _public(reset.state),
     }
-
-
-def _reset_from(stored: Mapping[str, Any] | None) -> Reset | None:
-    if stored is None:
-        return None
-    return Reset(
-        task_id=stored["task_id"],
-        instruction=stored["task_instruction"],
-        persona=stored["user_persona"],
-        observation=stored["observation"],
-        state=stored["observation_state"],
-    )
 
 
 def _skills(skill_ids: Sequence[str], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
@@ -220,22 +208,9 @@ def _step_from(stored: Mapping[str, Any]) -> EpisodeStep:
     return EpisodeStep(
         turn=turn,
         action=stored["action"],
-        result=_result_from(result) if result else None,
+        result=StepResult.from_record(result) if result else None,
         protocol_error=f"{error['code']}: {error['message']}" if error else None,
         seconds=stored["seconds"],
-    )
-
-
-def _result_from(stored: Mapping[str, Any]) -> StepResult:
-    return StepResult(
-        observation=stored["observation"],
-        state=stored["observation_state"],
-        done=stored["done"],
-        reward=stored["reward"],
-        detail=stored["reward_detail"],
-        feedback=stored["action_feedback"],
-        purchase=stored["purchase"],
-        termination=stored["termination_reason"],
     )
 
 

@@ -42,15 +42,15 @@ class InProcessShop:
 
     async def reset(self, task_id: int) -> Reset:
         with _shop_errors():
-            return _reset(self._session.reset(task_id))
+            return Reset.from_record(self._session.reset(task_id))
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
-            return _result(self._session.step(_writable(action)))
+            return StepResult.from_record(self._session.step(_writable(action)))
 
     async def terminate(self, reason: str) -> StepResult:
         with _shop_errors():
-            return _result(self._session.terminate(reason))
+            return StepResult.from_record(self._session.terminate(reason))
 
     async def close(self) -> None:
         self._session = self._world.new_session()
@@ -72,15 +72,15 @@ class HttpShop:
         with _shop_errors():
             payload = await self._client.reset(task_id)
             self._lease = (payload["env_idx"], payload["lease_id"])
-            return _reset(payload)
+            return Reset.from_record(payload)
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
-            return _result(await self._client.interact(*self._held(), _writable(action)))
+            return StepResult.from_record(await self._client.interact(*self._held(), _writable(action)))
 
     async def terminate(self, reason: str) -> StepResult:
         with _shop_errors():
-            return _result(await self._client.terminate(*self._held(), reason))
+            return StepResult.from_record(await self._client.terminate(*self._held(), reason))
 
     async def close(self) -> None:
         lease, self._lease = self._lease, None
@@ -191,27 +191,3 @@ def _shop_errors() -> Iterator[None]:
 def _writable(action: str) -> str:
     """`action` with `?` for lone surrogates, which a model can write in JSON and no file or request can carry."""
     return action.encode("utf-8", "replace").decode("utf-8")
-
-
-def _reset(payload: dict[str, Any]) -> Reset:
-    return Reset(
-        task_id=payload["task_id"],
-        instruction=payload["task_instruction"],
-        persona=payload["user_persona"],
-        observation=payload["observation"],
-        state=payload["observation_state"],
-    )
-
-
-def _result(payload: dict[str, Any]) -> StepResult:
-    return StepResult(
-        observation=payload["observation"],
-        state=payload["observation_state"],
-        done=payload["done"],
-        reward=payload["reward"],
-        detail=payload["reward_detail"],
-        feedback=payload["action_feedback"],
-        purchase=payload["purchase"],
-        termination=payload["termination_reason"],
-        goal=payload.get("goal"),
-    )
