@@ -12,13 +12,19 @@ messages, and close its turns. `shows_tools` tells whether it writes the tool sc
 for fixed tools can do without). `prefix_preserving` tells whether rendering a longer conversation anew would give the
 same text as extending it. Templates that drop earlier reasoning are not prefix-preserving: with them, extending
 keeps what the model really saw and said, and a text endpoint would see something shorter.
+
+Only the template speaks in **control tokens**. A product called `<|im_end|>`, a persona that holds `</tool_response>`
+or a query that repeats them is text about them: wherever a message or a tool schema spells out a control token, a
+break goes between its first two characters, and the rendered text is encoded piece by piece. So the model reads the
+same characters as ordinary tokens. Text without such a spelling takes no detour and has the ids it always had.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +34,7 @@ from intraskill.errors import UserError
 from intraskill.records import Message, Tool
 
 _MARK, _TOOL_MARK, _REASON_MARK, _QUERY_MARK = "zqMarkzq", "zqToolzq", "zqReasonzq", "zqQueryzq"
+_BREAK = "zqBreakvw"  # letters alone, so that no template rewrites it, and no part of it is its beginning and end
 _PROBE_TOOL: Tool = {
     "type": "function",
     "function": {
@@ -62,6 +69,9 @@ class ChatTemplate:
         if not getattr(tokenizer, "chat_template", None):
             raise UserError("the tokenizer has no chat template; use an instruction-tuned model or add one")
         self._added = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
+        special = _special_tokens(tokenizer)
+        self._special = _Breaker(special)
+        self._control = _Breaker({*special, *_structural_tokens(self._added, str(tokenizer.chat_template))})
         self.end_of_turn = self._find_end_of_turn()
         self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self.end_of_turn)
         opening = self._render(_OPENING, (_PROBE_TOOL,))
@@ -78,11 +88,11 @@ class ChatTemplate:
     def extension_ids(self, new_messages: Sequence[Message]) -> tuple[int, ...]:
         """What follows a reply (which ends with its end-of-turn token) up to where the model speaks again."""
         if self._answer_wrap and len(new_messages) == 1 and new_messages[0]["role"] == "tool":
-            return self.encode(str(new_messages[0]["content"]).join(self._answer_wrap))
-        return self.encode(self._extension(new_messages))
+            return self._encode_rendered(self._control(str(new_messages[0]["content"])).join(self._answer_wrap))
+        return self._encode_rendered(self._extension([self._inert(message) for message in new_messages]))
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of `text`; control tokens written in it become the control tokens, nothing is added."""
+        """Ids of `text` as the template would write it: control tokens in it are control tokens, nothing is added."""
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -100,7 +110,21 @@ class ChatTemplate:
 
     def _render_ids(self, conversation: str) -> tuple[int, ...]:
         messages, tools = json.loads(conversation)
-        return self.encode(self._render(messages, tools))
+        return self._encode_rendered(self._render([self._inert(m) for m in messages], _each_text(tools, self._control)))
+
+    def _inert(self, message: Message) -> Message:
+        """The message with breaks in the control tokens it spells out.
+
+        In what the policy said only the special ones are broken: its tags are real.
+        """
+        inert: Message = _each_text(message, self._special if message["role"] == "assistant" else self._control)
+        return inert
+
+    def _encode_rendered(self, text: str) -> tuple[int, ...]:
+        """Ids of a rendered text, its breaks left out."""
+        if _BREAK not in text:
+            return self.encode(text)
+        return tuple(token for piece in text.split(_BREAK) for token in self.encode(piece))
 
     def _render(self, messages: Sequence[Message], tools: Sequence[Tool], reply_follows: bool = True) -> str:
         try:
@@ -161,6 +185,40 @@ class ChatTemplate:
                 text.startswith(opening) and _REASON_MARK in text and text.endswith(self._extension((answer,)))
             )
         return preserving
+
+
+class _Breaker:
+    """Puts a break into every spelling of these tokens, so that no piece between breaks holds one of them."""
+
+    def __init__(self, tokens: Collection[str]) -> None:
+        longer = {token for token in tokens if len(token) > 1}  # a single character cannot be taken apart
+        shortest = {token for token in longer if not any(other != token and other in token for other in longer)}
+        spelled = "|".join(re.escape(token) for token in sorted({*shortest, _BREAK}))
+        self._found = re.compile(spelled)
+        self._first = re.compile(f"(?=(?:{spelled}))(.)", re.DOTALL)
+
+    def __call__(self, text: str) -> str:
+        return self._first.sub(rf"\1{_BREAK}", text) if self._found.search(text) else text
+
+
+def _special_tokens(tokenizer: Any) -> set[str]:
+    """The tokens the tokenizer itself calls special."""
+    decoder: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
+    return {str(token) for token in decoder.values() if token.special} | set(tokenizer.all_special_tokens)
+
+
+def _structural_tokens(added: Sequence[str], template: str) -> set[str]:
+    """The other added tokens the template builds with. Blank and plain words are left out: texts need them too."""
+    return {token for token in added if token in template and token.strip() and not token.strip().isalnum()}
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """The JSON value with every text in it changed; keys stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _each_text(inner, change) for key, inner in value.items()}
+    return [_each_text(inner, change) for inner in value] if isinstance(value, list) else value
 
 
 def _probe_reply() -> Message:
