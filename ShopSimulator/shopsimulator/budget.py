@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from shopsimulator import budget_words as words
@@ -82,6 +83,7 @@ def task_budget(task: PurchaseTask) -> float | None:
     return parse_budget(task.instruction).price_upper
 
 
+@lru_cache(maxsize=8192)  # a task is scored in every episode of its group
 def parse_budget(text: str) -> Budget:
     """Read the price ceiling out of a Chinese or English text."""
     shown = _normalise(text)

@@ -51,7 +51,8 @@ class SearchIndex:
     """Search over one catalog; safe to use from several threads."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._asins = sorted(catalog.products)  # row number = rank of the asin, so ties are broken by row
+        # Row number = rank of the asin, so ties are broken by row. Objects: the texts themselves are handed out.
+        self._asins = np.array(sorted(catalog.products), dtype=object)
         self._lock = threading.Lock()  # one connection, one reader at a time
         self._connection = _build(catalog.products[asin] for asin in self._asins)
         self._postings: dict[str, Postings] = {}
@@ -78,7 +79,7 @@ class SearchIndex:
         # One integer per hit that sorts by score, then by asin.
         keys = scores[hits] * len(self._asins) + (len(self._asins) - 1 - hits)
         ordered = hits[np.argsort(-keys)][:limit]
-        return tuple([self._asins[row] for row in ordered.tolist()]), scores[ordered]
+        return tuple(self._asins[ordered].tolist()), scores[ordered]
 
     def _tokens(self, query: str) -> list[str]:
         """Distinct tokens of the query; a bigram the catalog does not know is read as its characters."""
