@@ -2,11 +2,12 @@
 """Sampling speed: the embedded engine against the model library's `generate`, on one shape, in one process.
 
 256 episodes (32 groups of 8 with one prompt each): prompt 70 tokens, then 6 turns of 6 sampled and 21 observation
-tokens. Three contestants take turns, bfloat16 all of them:
+tokens. The contestants take turns, bfloat16 all of them:
 
 - `engine`: BatchEngine behind 256 coroutines (prompt once per group, cache kept across turns);
 - `generate_reprefill`: `generate` over the whole conversation, every turn anew;
-- `generate_cached`: `generate` handed its own cache from turn to turn.
+- `generate_cached`: `generate` handed its own cache from turn to turn;
+- `floor`: nothing but the matrix products nobody can do without, in the same batches.
 
 Prints one JSON line per contestant (seconds: best and median) and one with the ratios. `--allocator retain` starts
 the process again with glibc told to keep large blocks, for all three alike.
@@ -119,6 +120,26 @@ def run_generate(model: PreTrainedModel, shape: Shape, cached: bool) -> Callable
     return everyone
 
 
+def run_floor(model: PreTrainedModel, shape: Shape) -> Callable[[], int]:
+    """Each prompt and each later token once through the linear layers, each sampled token through the head."""
+    layers = [m.weight.detach().bfloat16() for m in model.model.modules() if isinstance(m, torch.nn.Linear)]
+    head = model.get_output_embeddings().weight.detach().bfloat16()
+    decoded = [shape.episodes] * (shape.sampled - 1)
+    later = [shape.episodes * (shape.observed + 1), *decoded]  # the last sampled token is read with the observation
+    batches = [shape.groups * shape.prompt, *decoded, *later * (shape.turns - 1)]
+    inputs = {weight.shape[1]: torch.randn(max(batches), weight.shape[1]).bfloat16() for weight in (*layers, head)}
+
+    @torch.inference_mode()
+    def everyone() -> int:
+        for rows in batches:
+            for weight in layers:
+                torch.nn.functional.linear(inputs[weight.shape[1]][:rows], weight)
+            torch.nn.functional.linear(inputs[head.shape[1]][: min(rows, shape.episodes)], head)
+        return sum(batches)
+
+    return everyone
+
+
 def measure(contestants: dict[str, Callable[[], int]], repeats: int) -> dict[str, list[float]]:
     """One warm-up round, then `repeats` rounds in which everyone runs once."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -140,7 +161,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--allocator", choices=("default", "retain"), default="default")
-    parser.add_argument("--only", choices=("engine", "generate_reprefill", "generate_cached"))
+    parser.add_argument("--only", choices=("engine", "generate_reprefill", "generate_cached", "floor"))
     arguments = parser.parse_args()
     if arguments.allocator == "retain" and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **RETAIN})
@@ -151,6 +172,7 @@ def main() -> None:
         "engine": run_engine(model, shape),
         "generate_reprefill": run_generate(model, shape, cached=False),
         "generate_cached": run_generate(model, shape, cached=True),
+        "floor": run_floor(model, shape),
     }
     if arguments.only:
         contestants = {arguments.only: contestants[arguments.only]}
@@ -159,14 +181,14 @@ def main() -> None:
         best, median = round(min(values), 3), round(statistics.median(values), 3)
         print(json.dumps({"contestant": name, "best_s": best, "median_s": median, **vars(arguments)}))
     if not arguments.only:
-        ratios = {
-            f"{name}_over_engine": {
-                "best": round(min(seconds[name]) / min(seconds["engine"]), 2),
-                "median": round(statistics.median(map(float.__truediv__, seconds[name], seconds["engine"])), 2),
-            }
-            for name in ("generate_reprefill", "generate_cached")
-        }
-        print(json.dumps(ratios))
+        pairs = [("generate_reprefill", "engine"), ("generate_cached", "engine"), ("engine", "floor")]
+        print(json.dumps({f"{slow}_over_{fast}": ratio(seconds[slow], seconds[fast]) for slow, fast in pairs}))
+
+
+def ratio(slow: list[float], fast: list[float]) -> dict[str, float]:
+    """Of the best times, and the median over the rounds, in which both ran."""
+    each = map(float.__truediv__, slow, fast)
+    return {"best": round(min(slow) / min(fast), 2), "median": round(statistics.median(each), 2)}
 
 
 if __name__ == "__main__":
