@@ -59,9 +59,10 @@ model_script=$SLIME_DIR/scripts/models/$MODEL_SCRIPT
 
 environment_pid=
 job_pid=
-cleanup() {
-  [ -z "$job_pid" ] || kill -TERM "$job_pid" 2>/dev/null || true
-  [ -z "$environment_pid" ] || kill -TERM "$environment_pid" 2>/dev/null || true
+cleanup() { # the job first: it still needs its environment while it stops
+  for pid in $job_pid $environment_pid; do
+    kill -TERM "$pid" 2>/dev/null && wait "$pid" || true
+  done
 }
 trap cleanup EXIT
 trap 'exit 143' TERM

@@ -1,7 +1,6 @@
 """Settings and slime's arguments say the same thing, or the job does not start."""
 
 import argparse
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,68 +77,3 @@ def test_an_evaluation_only_job_may_have_no_rollouts(published_settings):
 def test_a_job_without_our_configuration_is_refused():
     with pytest.raises(UserError, match=r"four_rounds\.sh"):
         read_spec(SimpleNamespace())
-
-
-def test_the_launcher_is_sound_shell():
-    for script in ("four_rounds.sh", "environment.sh"):
-        subprocess.run(["bash", "-n", str(ROOT / "launch" / script)], check=True)
-
-
-def launcher(tmp_path, kit_model, *words, **variables):
-    slime = tmp_path / "slime"
-    (slime / "scripts" / "models").mkdir(parents=True, exist_ok=True)
-    (slime / "train.py").touch()
-    (slime / "scripts" / "models" / "tiny.sh").write_text("MODEL_ARGS=(--num-layers 2)\n")
-    config = tmp_path / "config.yaml"
-    config.write_text(f"name: launched\npolicy: {{model: {kit_model}}}\nreport: {{wandb: offline}}\n")
-    import os
-    import sys
-
-    environment = {
-        **os.environ,
-        "CONFIG": str(config),
-        "RUNS_DIR": str(tmp_path / "runs"),
-        "SLIME_DIR": str(slime),
-        "MODEL_SCRIPT": "tiny.sh",
-        "PYTHON": sys.executable,
-        "WANDB_API_KEY": "secret-key-of-a-test",
-        **variables,
-    }
-    command = [str(ROOT / "launch" / "four_rounds.sh"), *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
-
-
-@pytest.fixture
-def model(tmp_path, tokenizer_dir):
-    (tokenizer_dir / "config.json").write_text("{}")
-    return tokenizer_dir
-
-
-def test_a_dry_run_prints_the_command_and_starts_nothing(tmp_path, model):
-    done = launcher(tmp_path, model, "--dry-run", "--", "--ci-test")
-    assert done.returncode == 0, done.stderr
-    words = done.stdout.split()
-    assert words[1].endswith("slime/train.py")
-    for flag, value in (("--tensor-model-parallel-size", "2"), ("--max-tokens-per-gpu", "16384"), ("--lr", "0.00015")):
-        assert words[words.index(flag) + 1] == value
-    for flag in ("--colocate", "--sequence-parallel", "--recompute-loss-function", "--use-rollout-logprobs"):
-        assert flag in words
-    assert words[-1] == "--ci-test"
-    assert not (tmp_path / "runs").exists()
-    assert "secret-key-of-a-test" not in done.stdout + done.stderr
-
-
-def test_a_problem_is_one_line_and_exit_code_2(tmp_path, model):
-    done = launcher(tmp_path, model, ENV_URL="http://127.0.0.1:9")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    lines = done.stderr.strip().splitlines()
-    assert lines
-    assert all(line.startswith("error: ") for line in lines)
-    assert any("environment service" in line for line in lines)
-
-
-def test_an_unknown_argument_is_refused(tmp_path, model):
-    done = launcher(tmp_path, model, "--dryrun")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: unknown argument --dryrun")
