@@ -32,7 +32,7 @@ from intraskill.learn.checkpoint import load_checkpoint, save_checkpoint
 from intraskill.learn.engine import BatchEngine
 from intraskill.learn.models import eos_ids, load_model, weights_hash
 from intraskill.learn.trainer import Trainer
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 from intraskill.progress import Reporter
 from intraskill.records import Sampling, Segment
@@ -74,7 +74,7 @@ class _Training:
         self.trainer = Trainer(self.model, settings.train, temperature=settings.policy.sampling.temperature)
         if state.step:
             load_checkpoint(folder.checkpoint_dir(state.step), self.trainer)
-        chat = ChatTemplate(load_tokenizer(self.model_dir))
+        chat = load_chat(self.model_dir)
         self.engine = BatchEngine(self.model, eos_ids(self.model), dtype=getattr(torch, settings.policy.sampler_dtype))
         self.runner = EpisodeRunner(
             self.source, TokenPolicy(chat, self.engine), prompt_template(settings.policy.prompt), self._limits()

@@ -10,10 +10,13 @@ import copy
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils import logging
 
 from intraskill.assets import model_directory
@@ -25,18 +28,35 @@ from intraskill.learn.unread import skip_unread
 def load_model(spec: str) -> PreTrainedModel:
     """The causal LM of `spec`, float32, ready for packed attention. Raises `UserError` when it cannot be used."""
     directory = model_directory(spec)
+    file = directory / "config.json"
     try:
         config = AutoConfig.from_pretrained(directory)
     except Exception as error:  # the library checks it with error classes of its own
-        raise UserError(f"model {spec!r}: config.json cannot be read: {first_line(error)}") from error
+        raise UserError(
+            f"model {spec!r}: config.json cannot be read: {first_line(error)}; give a Hugging Face model directory"
+        ) from error
+    _require_causal(config, str(file))
     _require_full_attention(config, spec)
     try:
         with no_progress_bars():
-            model = AutoModelForCausalLM.from_pretrained(
-                directory, config=config, dtype=torch.float32, attn_implementation=register_attention()
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                directory,
+                config=config,
+                dtype=torch.float32,
+                attn_implementation=register_attention(),
+                output_loading_info=True,
             )
-    except (ValueError, OSError, RuntimeError, AssertionError, TypeError, SafetensorError) as error:
-        raise UserError(f"model {spec!r}: weights cannot be loaded: {first_line(error)}") from error
+    except (ValueError, OSError, RuntimeError, AssertionError, TypeError, LookupError, SafetensorError) as error:
+        raise UserError(
+            f"model {spec!r}: weights cannot be loaded: {first_line(error)}; fetch or save the directory again"
+        ) from error
+    model: PreTrainedModel = loaded[0]
+    if missing := sorted(loaded[1]["missing_keys"]):
+        raise UserError(
+            f"model {spec!r}: its weights lack {missing[0]} ({len(missing)} in all), which {file} asks for; "
+            "fetch or save the directory again"
+        )
+    _require_packed_attention(model, str(file))
     return skip_unread(model)
 
 
@@ -104,3 +124,43 @@ def _require_full_attention(config: PretrainedConfig, spec: str) -> None:
     other = sorted({kind for kind in getattr(config, "layer_types", None) or () if kind != "full_attention"})
     if other:
         raise UserError(f"model {spec!r}: has {', '.join(other)} layers; only full-attention models are supported")
+
+
+def _require_causal(config: PretrainedConfig, file: str) -> None:
+    """Refuse what does not write from left to right: encoders, and decoders that need an encoder's input."""
+    kind = config.model_type
+    encoder = kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or config.is_encoder_decoder or encoder:
+        raise UserError(f"{file}: model_type {kind} is no causal language model; give a model such as Qwen3 or Llama")
+
+
+@torch.no_grad()
+def _require_packed_attention(model: PreTrainedModel, file: str) -> None:
+    """Refuse an architecture whose layers do not all go through the attention function it was loaded with."""
+    probe, kind = _Probe(), model.config.model_type
+    positions = torch.arange(2)[None]
+    try:
+        model(input_ids=positions * 0, position_ids=positions, use_cache=False, plan=probe)
+    except (TypeError, AttributeError, RuntimeError, ValueError, LookupError) as error:
+        raise UserError(
+            f"{file}: model_type {kind} does not run with packed attention ({first_line(error)}); "
+            "give a model such as Qwen3 or Llama"
+        ) from error
+    if probe.calls != model.config.num_hidden_layers:
+        raise UserError(
+            f"{file}: model_type {kind} has an attention of its own in {model.config.num_hidden_layers - probe.calls} "
+            "layers; give a model such as Qwen3 or Llama"
+        )
+
+
+class _Probe:
+    """An attention plan that counts the layers that ask it."""
+
+    keep = None
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        self.calls += 1
+        return value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)

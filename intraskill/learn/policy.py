@@ -9,14 +9,14 @@ import torch
 from intraskill.assets import model_directory
 from intraskill.learn.engine import BatchEngine
 from intraskill.learn.models import eos_ids, load_model, weights_hash
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 
 
 def load_policy(model: str, dtype: str, threads: int) -> TokenPolicy:
     """The policy of a model directory or `builtin:NAME`, sampled in `dtype`; `threads` 0 = all cores."""
     torch.set_num_threads(threads or os.cpu_count() or 1)
-    chat = ChatTemplate(load_tokenizer(model_directory(model)))
+    chat = load_chat(model_directory(model))
     weights = load_model(model)
     engine = BatchEngine(weights, eos_ids(weights), dtype=getattr(torch, dtype), version=weights_hash(weights))
     return TokenPolicy(chat, engine)

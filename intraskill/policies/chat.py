@@ -61,6 +61,15 @@ def load_tokenizer(directory: Path | str) -> Any:
         raise UserError(f"{directory} holds no usable tokenizer ({first_line}); it needs a tokenizer.json") from error
 
 
+def load_chat(directory: Path | str) -> ChatTemplate:
+    """The chat template of a Hugging Face model directory. Raises `UserError` naming the directory."""
+    tokenizer = load_tokenizer(directory)
+    try:
+        return ChatTemplate(tokenizer)
+    except UserError as error:
+        raise UserError(f"model {directory}: {error}") from None
+
+
 class ChatTemplate:
     """The chat template of `tokenizer`. Raises `UserError` when it cannot carry a tool-calling episode."""
 
@@ -135,7 +144,10 @@ class ChatTemplate:
                 tokenize=False,
             )
         except Exception as error:  # templates raise whatever they like: jinja errors, TypeError, KeyError
-            raise UserError(f"the chat template cannot render this conversation: {error}") from error
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(
+                f"the chat template cannot render this conversation ({reason}); use an instruction-tuned model's"
+            ) from error
         return str(text)
 
     def _extension(self, new_messages: Sequence[Message]) -> str:
@@ -165,7 +177,9 @@ class ChatTemplate:
         rest = text.partition(_MARK)[2]
         found = [(rest.index(token), -len(token), token) for token in self._added if token in rest]
         if not found:
-            raise UserError("the chat template closes assistant messages with no control token of the tokenizer")
+            raise UserError(
+                "the chat template closes assistant messages with no control token of the tokenizer; add one"
+            )
         return min(found)[2]
 
     def _check(self, opening: str) -> bool:
@@ -179,7 +193,8 @@ class ChatTemplate:
             text = self._render((*_OPENING, {**reply, "reasoning_content": _REASON_MARK}, answer), (_PROBE_TOOL,))
             if text.count(_MARK) != 1 or str(answer["content"]) not in text.partition(_MARK)[2]:
                 raise UserError(
-                    f"the chat template drops tool calls or {answer['role']} messages; it cannot carry an episode"
+                    f"the chat template drops tool calls or {answer['role']} messages, so it cannot carry an episode; "
+                    "use a model made for tool calls"
                 )
             preserving &= (
                 text.startswith(opening) and _REASON_MARK in text and text.endswith(self._extension((answer,)))

@@ -164,9 +164,17 @@ def run_folder(tmp_path, skills):
     for row in rows:
         row |= {"standard_error": 0.05, "title": row["intervention_id"]}
         row.setdefault("logical_chunk_id", row["intervention_id"])
-    write_json_atomic(gate / "contributions.json", {"complete": True, "step": 5, "contributions": rows})
+    heading = {"round": 0, "step": 5, "observations": 400}
+    write_json_atomic(gate / "contributions.json", {"complete": True, "contributions": rows} | heading)
     write_bank(gate / "selected_skill_bank.json", new)
-    JsonlLog(tmp_path / "ledger.jsonl").append({"candidate_id": "online-1", "cards": ["card-1", "card-2"]})
+    row = {
+        "round": 0,
+        "candidate_id": "online-1",
+        "operation": "ADD",
+        "family": "online-1",
+        "cards": ["card-1", "card-2"],
+    }
+    JsonlLog(tmp_path / "ledger.jsonl").append(row | {"text_key": "0", "result": "selected"})
     return tmp_path
 
 
@@ -219,6 +227,7 @@ def test_an_incomplete_gate_is_told_as_such(tmp_path, skills):
         "logical_chunk_id": "recent",
         "title": "t",
     }
-    write_json_atomic(path, {"complete": False, "step": 5, "contributions": [row]})
+    heading = {"round": 0, "step": 5, "observations": 400}
+    write_json_atomic(path, {"complete": False, "contributions": [row]} | heading)
     (event,) = bank_history(tmp_path)
     assert (event.event, event.coefficient) == ("not measured", None)

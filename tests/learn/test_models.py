@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import PreTrainedModel, Qwen3Config
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, XLNetConfig
 
 from intraskill.errors import UserError
 from intraskill.learn.models import build_model, copy_model, eos_ids, load_model
@@ -75,4 +76,27 @@ def test_damaged_weights_and_shapes_are_user_errors(tmp_path: Path, qwen: PreTra
         load_model(str(tmp_path))
     (tmp_path / "config.json").write_text(config.replace('"hidden_size": ', '"hidden_size": "x", "ignored": '))
     with pytest.raises(UserError, match=r"config.json cannot be read"):
+        load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "bart", "t5"])
+def test_what_does_not_write_from_left_to_right_is_refused(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "config.json").write_text(f'{{"model_type": "{kind}"}}')
+    with pytest.raises(UserError, match=rf"config\.json: model_type {kind} is no causal language model; give"):
+        load_model(str(tmp_path))
+
+
+def test_weights_that_are_not_all_there_are_named(tmp_path: Path, qwen: PreTrainedModel) -> None:
+    qwen.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lack model\.norm\.weight \(1 in all\)"):
+        load_model(str(tmp_path))
+
+
+def test_a_model_with_an_attention_of_its_own_is_refused(tmp_path: Path) -> None:
+    config = XLNetConfig(vocab_size=20, d_model=8, n_layer=1, n_head=2, d_inner=8)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"config\.json: model_type xlnet has an attention of its own in 1 layers"):
         load_model(str(tmp_path))

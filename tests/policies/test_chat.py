@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from intraskill.agent.tools import build_tools
 from intraskill.assets import model_directory
 from intraskill.errors import UserError
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import ChatTemplate, load_chat, load_tokenizer
 
 TOOLS = build_tools({}, "static")
 OPENING = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Buy oak. 买橡木"})
@@ -215,6 +215,15 @@ def test_a_tokenizer_directory_loads_and_means_the_same(tokenizer_dir, chat):
     loaded = ChatTemplate(load_tokenizer(tokenizer_dir))
     assert loaded.identity() == chat.identity()
     assert loaded.initial_ids(OPENING, TOOLS) == chat.initial_ids(OPENING, TOOLS)
+
+
+def test_a_template_that_cannot_be_used_names_its_model(make_tokenizer, tmp_path):
+    for template, says in ((None, "no chat template"), (PLAIN, "drops tool calls")):
+        make_tokenizer(template).save_pretrained(tmp_path / "model")
+        with pytest.raises(UserError, match=says) as refused:
+            load_chat(tmp_path / "model")
+        assert str(tmp_path / "model") in str(refused.value)
+        assert "\n" not in str(refused.value)
 
 
 def test_a_directory_without_a_tokenizer_is_named(tmp_path):
