@@ -57,7 +57,9 @@ def train(
     config: Path = typer.Argument(..., help="Settings of the run, e.g. configs/quick.yaml."),
     runs_dir: Path = typer.Option(Path("runs"), help="Folder that holds the run folders."),
     name: str = typer.Option("", help="Another run name than the one in the file."),
-    seed: int = typer.Option(-1, help="Another seed than the one in the file; the run is then called NAME-seedN."),
+    seed: int = typer.Option(
+        -1, max=2**63 - 1, help="Another seed than the one in the file; the run is then called NAME-seedN."
+    ),
     quiet: bool = typer.Option(False, help="No progress on standard error."),
 ) -> None:
     """Train, or continue a run that was stopped: four rounds of GRPO, each closed by a gate on the skill bank.

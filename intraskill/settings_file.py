@@ -59,7 +59,7 @@ def load_settings_as(model: type[Model], path: Path | str) -> Model:
     root = _compose(text, path)
     lines = dict(_key_lines(root, (), path))
     values = _Loader("").construct_document(root)
-    _refuse_non_finite(values, (), lines, path)
+    _refuse_unholdable(values, (), lines, path)
     try:
         return model.model_validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
@@ -101,7 +101,8 @@ def _key_lines(node: yaml.Node, prefix: Key, path: Path | str) -> Iterator[tuple
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if key_node.tag != "tag:yaml.org,2002:str":
-            raise UserError(f"{path}:{line}: a key must be a plain word, not {key_node.value!r}; rename it")
+            shown = repr(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "a list or a section"
+            raise UserError(f"{path}:{line}: a key must be a plain word, not {shown}; rename it")
         name = key_node.value
         if name in seen:
             raise UserError(f"{path}:{line}: {_said((*prefix, name))}: already given in line {seen[name]}; keep one")
@@ -110,12 +111,18 @@ def _key_lines(node: yaml.Node, prefix: Key, path: Path | str) -> Iterator[tuple
         yield from _key_lines(value_node, (*prefix, name), path)
 
 
-def _refuse_non_finite(value: Any, key: Key, lines: dict[Key, int], path: Path | str) -> None:
+def _refuse_unholdable(value: Any, key: Key, lines: dict[Key, int], path: Path | str) -> None:
+    """Refuse what YAML can write but a run's files cannot hold."""
+    where = f"{path}:{lines.get(key, 1)}: {_said(key)}"
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{path}:{lines.get(key, 1)}: {_said(key)}: {value} is not a finite number; give one")
+        raise UserError(f"{where}: {value} is not a finite number; give one")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise UserError(f"{where}: the whole number is beyond 64 bits; write a smaller one")
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise UserError(f"{where}: the text holds half of a character; write the character out")
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
-        _refuse_non_finite(item, (*key, name), lines, path)
+        _refuse_unholdable(item, (*key, name), lines, path)
 
 
 def _first_problem(error: ValidationError, lines: dict[Key, int], path: Path | str, model: type[BaseModel]) -> str:
