@@ -125,6 +125,7 @@ class CurriculumShape(Shape):
     """`curriculum.json`."""
 
     curriculum_id: str = ""
+    bank_sha256: str | None = None
     q: Probability
     contribution_scale: float
     chunks: list[InclusionShape]

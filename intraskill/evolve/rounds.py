@@ -20,7 +20,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from intraskill.agent.trace import episode_trace, training_record
@@ -38,6 +37,7 @@ from intraskill.rollout.metrics import mean, standard_error, step_metrics
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.rollout.tasks import TaskStream
 from intraskill.rollout.triage import Triage, triage
+from intraskill.run_documents import CurriculumShape, GateShape
 from intraskill.run_folder import RunFolder, RunState
 from intraskill.seeds import stable_seed
 from intraskill.skills.bank import Bank, Chunk, read_bank, write_bank
@@ -105,12 +105,14 @@ class RoundDriver:
         self.splits, self.initial_bank, self.wave_size = splits, bank, wave_size
         self.proposer = proposer or NoCandidates()
         self.checkpoint = ""
+        self._round: tuple[int, tuple[Bank, Curriculum]] | None = None
         self.state = folder.read_state()
         folder.roll_back(self.state)
 
     def rewind(self, step: int) -> None:
         """Continue from an earlier step than the last finished one: the backend's checkpoint is that of `step`."""
         self.state = self.folder.rewind(step, self.settings.steps_per_round)
+        self._round = None
         self.folder.roll_back(self.state)
 
     @property
@@ -240,11 +242,11 @@ class RoundDriver:
         Raises `UserError` when there is nothing to complete or the weights are others.
         """
         path = self.folder.gate_dir(index) / "contributions.json"
-        record = read_json(path)
-        if record["complete"]:
+        record = read_json(path, None, GateShape)
+        if record.get("complete", True):
             raise UserError(f"{path}: this gate is complete; nothing is left to run")
-        if record["checkpoint_id"] != self.checkpoint:
-            raise UserError(f"{path} stands for {record['checkpoint_id']}, the policy is {self.checkpoint}")
+        if record.get("checkpoint_id") != self.checkpoint:
+            raise UserError(f"{path} stands for {record.get('checkpoint_id')}, the policy is {self.checkpoint}")
         bank = self.initial_bank if index < 0 else read_bank(self.folder.round_dir(index) / "skill_bank.json")
         result = await self._gate(index, bank)
         latest = index + 1 == self.round_index and self.state.step == self._closing_step(index)
@@ -254,27 +256,35 @@ class RoundDriver:
 
     def bank(self) -> Bank:
         """The bank of the round in progress. Raises `UserError` when it is not the one the round was set up with."""
-        path = self.folder.round_dir(self.round_index) / "skill_bank.json"
-        bank, record = read_bank(path), self._curriculum_record()
-        if record.get("bank_sha256", bank.sha256) != bank.sha256:
-            raise UserError(f"{path} was changed after its round began; put it back, or start a run with the new bank")
-        return bank
+        return self._in_force()[0]
 
     def curriculum(self) -> Curriculum:
         """The curriculum of the round in progress. Raises `UserError` for one of another round or another bank."""
-        path = self._curriculum_path()
-        curriculum, name = (
-            parse_curriculum(self._curriculum_record(), str(path)),
-            self._curriculum_name(self.round_index),
-        )
+        return self._in_force()[1]
+
+    def _in_force(self) -> tuple[Bank, Curriculum]:
+        """Bank and curriculum of the round in progress, read and checked once a round."""
+        if self._round is None or self._round[0] != self.round_index:
+            self._round = self.round_index, self._read_round()
+        return self._round[1]
+
+    def _read_round(self) -> tuple[Bank, Curriculum]:
+        folder = self.folder.round_dir(self.round_index)
+        path, bank_path = folder / "curriculum.json", folder / "skill_bank.json"
+        record, bank = read_json(path, None, CurriculumShape), read_bank(bank_path)
+        if record.get("bank_sha256", bank.sha256) != bank.sha256:
+            raise UserError(
+                f"{bank_path} was changed after its round began; put it back, or start a run with the new bank"
+            )
+        curriculum, name = parse_curriculum(record, str(path)), self._curriculum_name(self.round_index)
         if curriculum.curriculum_id != name:
             raise UserError(
                 f"{path} belongs to {curriculum.curriculum_id}, not to {name}; restore the round's own file"
             )
-        measured = [(chunk.skill_id, chunk.contribution) for chunk in self.bank().chunks]
+        measured = [(chunk.skill_id, chunk.contribution) for chunk in bank.chunks]
         if [(item.skill_id, item.contribution) for item in curriculum.probabilities] != measured:
             raise UserError(f"{path} was made for another bank than skill_bank.json beside it; restore both")
-        return curriculum
+        return bank, curriculum
 
     def _closing_step(self, index: int) -> int:
         """The step after which round `index` closes; 0 for Gate A."""
@@ -283,13 +293,6 @@ class RoundDriver:
     def _heading(self, kind: str, index: int) -> dict[str, Any]:
         step = self._closing_step(index)
         return {"kind": kind, "round": index, "step": step, "rollout/step": step}
-
-    def _curriculum_path(self) -> Path:
-        return self.folder.round_dir(self.round_index) / "curriculum.json"
-
-    def _curriculum_record(self) -> dict[str, Any]:
-        record: dict[str, Any] = read_json(self._curriculum_path())
-        return record
 
     def _curriculum_name(self, index: int) -> str:
         return f"seed-{self.settings.seed}/round-{index:03d}"
@@ -397,6 +400,7 @@ class RoundDriver:
         curriculum = build_curriculum(bank, settings.q, settings.rho_min, settings.rho_max, name)
         write_bank(folder / "skill_bank.json", bank)
         write_json_atomic(folder / "curriculum.json", {**curriculum_record(curriculum), "bank_sha256": bank.sha256})
+        self._round = None
 
     def _advance(self, state: RunState) -> None:
         self.folder.write_state(state)

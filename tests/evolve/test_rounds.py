@@ -124,3 +124,49 @@ def test_more_gate_tasks_than_validation_tasks_are_refused(make_driver, settings
     gate = settings.gate.model_copy(update={"tasks": 41})
     with pytest.raises(UserError, match="validation split has 40 tasks"):
         make_driver(tmp_path, gate=gate)
+
+
+async def test_the_rounds_files_are_read_once_and_checked(make_driver, tmp_path, monkeypatch):
+    from intraskill.evolve import rounds
+
+    driver = make_driver(tmp_path)
+    await driver.open()
+    read, real = [], rounds.read_bank
+    monkeypatch.setattr(rounds, "read_bank", lambda path: read.append(path) or real(path))
+    for _ in range(2):
+        driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
+    path = driver.folder.round_dir(0) / "skill_bank.json"
+    assert read == [path]
+    await driver.close_round()
+    assert driver.bank().ids == tuple(item.skill_id for item in driver.curriculum().probabilities)
+    assert read == [path, driver.folder.round_dir(1) / "skill_bank.json"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "skill_bank.json",
+            '"applies_when": "',
+            '"applies_when": "never ',
+            "skill_bank.json was changed after its round",
+        ),
+        ("curriculum.json", "/round-000", "/round-007", "curriculum.json belongs to"),
+        ("curriculum.json", '"contribution": ', '"contribution": 1', "was made for another bank"),
+        (
+            "curriculum.json",
+            '"inclusion_probability": ',
+            '"inclusion_probability": 7',
+            "inclusion_probability: Input should",
+        ),
+        ("curriculum.json", '"q": ', '"p": ', "curriculum.json: q is missing"),
+    ],
+)
+async def test_an_edited_file_of_the_round_is_named(make_driver, tmp_path, file, old, new, message):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    path = driver.folder.round_dir(0) / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(UserError, match=message):
+        await make_driver(tmp_path).generate()
