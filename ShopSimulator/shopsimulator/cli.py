@@ -90,11 +90,14 @@ def serve(
     catalog: CatalogFile,
     host: Annotated[str, typer.Option(help="Address to bind; loopback unless you mean it.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 8000,
-    slots: Annotated[int, typer.Option(min=1, help="Sessions open at once; further resets wait.")] = 64,
-    lease_ttl_s: Annotated[float, typer.Option(min=0.1, help="Seconds after which an idle lease is reclaimed.")] = 600,
-    page_size: Annotated[int, typer.Option(min=1, help="Results a page.")] = 20,
+    slots: Annotated[int, typer.Option(min=1, max=1_000_000, help="Sessions open at once; further resets wait.")] = 64,
+    lease_ttl_s: Annotated[
+        float,
+        typer.Option(min=0.1, max=31_536_000, help="Seconds after which an idle lease is reclaimed; a year at most."),
+    ] = 600,
+    page_size: Annotated[int, typer.Option(min=1, max=1_000, help="Results a page.")] = 20,
     rendering: Annotated[Literal["full", "compact"], typer.Option(help="How pages read.")] = "full",
-    max_steps: Annotated[int, typer.Option(min=1, help="Steps of an episode.")] = 30,
+    max_steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Steps of an episode.")] = 30,
 ) -> None:
     """Serve the shop over HTTP until interrupted."""
     from shopsimulator.catalog import read_catalog
@@ -114,7 +117,7 @@ def serve(
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Free text.")],
     catalog: CatalogFile,
-    top: Annotated[int, typer.Option(min=1, help="Results at most.")] = 10,
+    top: Annotated[int, typer.Option(min=1, max=1_000_000, help="Results at most.")] = 10,
 ) -> None:
     """Search a catalog; print ranked asins with scores."""
     from shopsimulator.catalog import read_catalog

@@ -107,6 +107,17 @@ def test_unknown_options_and_values_exit_2(catalog_file):
     assert run("budget").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--slots", "999999999999"), ("--lease-ttl-s", "inf"), ("--lease-ttl-s", "nan"), ("--page-size", "9" * 30)],
+)
+def test_numbers_no_service_can_live_with_exit_2(catalog_file, option, value):
+    """They would take all memory, or never end."""
+    result = run("serve", "--catalog", catalog_file, option, value)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert option in result.stderr
+
+
 def test_generate_writes_a_world_that_validates(tmp_path):
     result = run("generate", "--out", str(tmp_path / "world"), "--size", "small", "--seed", "3", "--language", "en")
     assert result.exit_code == 0
