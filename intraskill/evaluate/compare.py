@@ -81,7 +81,7 @@ def compare_tables(
             samples=samples,
             bounds=UNIT if name in OUTCOMES else None,
         )
-        if repeated:  # a mean over repeats is no outcome, even where it happens to be 0 or 1
+        if repeated or name not in OUTCOMES:  # neither a mean over repeats nor a count is right or wrong
             metrics[name] |= {"mcnemar_p": None, "transitions": None}
     return {
         "bootstrap": {"method": "percentile over tasks", "samples": samples, "seed": seed, "confidence": 0.95},

@@ -22,6 +22,7 @@ from intraskill.user_files import read_user_text
 
 SAMPLES = 10_000
 UNIT = (0.0, 1.0)
+_LIMIT = 1e100  # sums of squares stay finite
 
 
 def paired_record(
@@ -82,9 +83,14 @@ def read_columns(path: Path, names: Sequence[str]) -> list[list[float]]:
             hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(header) or 'no header line'}"
             raise UserError(f"{path}: no column {name!r}; {hint}" if name not in header else _twice(path, name))
     columns: list[list[float]] = [[] for _ in names]
-    for row in reader:
-        for column, name in zip(columns, names):
-            column.append(_number(row[name], f"{path}:{reader.line_num}: column {name}"))
+    try:
+        for row in reader:
+            if None in row:  # where csv puts what is beyond the header
+                raise UserError(f"{path}:{reader.line_num}: more values than the header has columns; mend that row")
+            for column, name in zip(columns, names):
+                column.append(_number(row[name], f"{path}:{reader.line_num}: column {name}"))
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num + 1}: {error}; mend that row") from None
     if not columns[0]:
         raise UserError(f"{path}: no rows below the header; there is nothing to compare")
     return columns
@@ -99,6 +105,6 @@ def _number(text: str | None, where: str) -> float:
         value = float(text or "")
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise UserError(f"{where}: {text!r} is no finite number; mend or drop that row")
+    if not abs(value) < _LIMIT:
+        raise UserError(f"{where}: {text!r} is no finite number below {_LIMIT:g}; mend or drop that row")
     return value

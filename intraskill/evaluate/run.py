@@ -60,7 +60,7 @@ def run_evaluation(
     if coverage["completed"] < coverage["requested"]:
         raise IntraSkillError(
             f"{path}: {coverage['requested'] - coverage['completed']} of {coverage['requested']} episodes could not "
-            f"be scored ({_most_common(coverage['failures'])}); mend that and start the same command again: only "
+            f"be scored (last failure: {coverage['last_failure']}); mend that and start the same command again: only "
             "these are run"
         )
     return summary
@@ -92,7 +92,3 @@ async def run_plan(
     finally:
         if isinstance(policy, OpenAIPolicy):
             await policy.close()
-
-
-def _most_common(failures: dict[str, int]) -> str:
-    return max(failures, key=lambda kind: failures[kind]) if failures else "no attempt was made"

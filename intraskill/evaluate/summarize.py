@@ -69,6 +69,7 @@ def _coverage(table: EpisodeTable) -> dict[str, Any]:
         "failed_attempts": int(tried.sum()),
         "completed_after_retry": int((done & (tried > 0)).sum()),
         "failures": dict(sorted(table.failures.items())),
+        "last_failure": table.last_failure,
     }
 
 

@@ -38,6 +38,7 @@ class EpisodeTable:
     terminations: Counter[str] = field(default_factory=Counter)
     protocol_codes: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
+    last_failure: str | None = None  # what the latest failed attempt said
 
     @property
     def completed(self) -> NDArray[np.bool_]:
@@ -73,6 +74,7 @@ def build_table(jobs: Sequence[EpisodeJob], traces: Iterable[TraceNumbers], wher
         if trace.final is None:
             table.failed_attempts[index] += 1
             table.failures[f"{trace.error.stage}: {trace.error.type}" if trace.error else "unknown"] += 1
+            table.last_failure = trace.error.message if trace.error else None
             continue
         if not np.isnan(table.values["reward"][index]):
             raise StateCorrupted(f"{where}: {trace.episode_id} is completed twice; remove one of the records")

@@ -19,10 +19,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
+import orjson
 
 from intraskill.errors import PolicyUnavailable, UserError
 from intraskill.policies.retry import Refused, Retry, is_loopback, post_json, without_credentials
@@ -111,10 +113,11 @@ class OpenAIPolicy:
             answer = await post_json(self._connection(), url, self._body(request), self.endpoint.retry, self._key)
         except Refused as refused:
             return self._refused(refused)
-        choices = answer.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0].get("message"), dict):
-            raise PolicyUnavailable(f"{without_credentials(url)} answered without a choice")
-        return turn_from_choice(choices[0], answer, self.endpoint.checkpoint_id or "")
+        try:
+            msgspec.convert(answer, _Answer)
+        except msgspec.ValidationError as error:
+            raise PolicyUnavailable(f"{without_credentials(url)} gave no chat completion ({error})") from None
+        return turn_from_choice(answer["choices"][0], answer, self.endpoint.checkpoint_id or "")
 
     def _refused(self, refused: Refused) -> Turn:
         if refused.status in (400, 413, 422) and _TOO_LONG.search(refused.message):
@@ -159,6 +162,39 @@ class OpenAIPolicy:
         return self._client
 
 
+class _Function(msgspec.Struct):
+    name: str | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+
+
+class _Answer(msgspec.Struct):
+    """The shape that is read below; what a model may fill freely (content, reasoning, arguments) is left open."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    usage: _Usage | None = None
+
+
 def turn_from_choice(choice: Mapping[str, Any], answer: Mapping[str, Any], checkpoint_id: str) -> Turn:
     """The turn a chat-completion choice stands for; undecodable calls move into the content, as written."""
     message = choice["message"]
@@ -185,8 +221,8 @@ def _calls(listed: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolCall, ...], l
         function = call.get("function") or {}
         name, arguments = str(function.get("name") or ""), function.get("arguments")
         try:
-            decoded = json.loads(arguments) if isinstance(arguments, str) else arguments
-        except ValueError:
+            decoded = orjson.loads(arguments) if isinstance(arguments, str) else arguments
+        except ValueError:  # also for what no file can hold: NaN, half characters, endless nesting
             decoded = None
         if isinstance(decoded, dict):
             calls.append(ToolCall(name, decoded, str(call.get("id") or "")))

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
+import orjson
 
 from intraskill.errors import PolicyUnavailable
 
@@ -68,7 +69,7 @@ async def post_json(
         try:
             response = await client.post(url, json=body() if callable(body) else body, headers=headers)
             if response.is_success:
-                answer = response.json()
+                answer = orjson.loads(response.content)
                 if isinstance(answer, dict) and not answer.get("error"):  # some gateways wrap failures in a 200
                     return answer
             problem = f"HTTP {response.status_code}: {_shortened(redact(response.text, secret))}"

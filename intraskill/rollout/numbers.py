@@ -75,6 +75,7 @@ class JobNumbers(msgspec.Struct, gc=False):
 class Failure(msgspec.Struct, gc=False):
     stage: str
     type: str
+    message: str = ""
 
 
 class TraceNumbers(msgspec.Struct):

@@ -122,6 +122,9 @@ def test_values_beyond_0_and_1_have_no_assumed_bounds(paired, table):
         ([(1, 2), (3,)], ("a", "b"), "table.csv:3: column b: None is no finite number"),
         ([("x", 2)], ("a", "b"), "table.csv:2: column a: 'x' is no finite number"),
         ([("nan", 2)], ("a", "b"), "column a: 'nan' is no finite number"),
+        ([("1e308", 2)], ("a", "b"), "column a: '1e308' is no finite number below 1e+100"),
+        ([(0, 1), (1, 1, 0)], ("a", "b"), "table.csv:3: more values than the header has columns"),
+        ([(0, 1), ("9" * 200_000, 1)], ("a", "b"), "table.csv:3: field larger than field limit"),
         ([], ("a", "b"), "no rows below the header"),
     ],
 )

@@ -142,7 +142,7 @@ def test_a_failed_episode_is_tried_once_more_and_counted(evaluate, shopper, read
 
 
 def test_episodes_that_stay_failed_are_named_and_tried_by_the_next_start(evaluate, shopper, runs_dir, name):
-    with pytest.raises(IntraSkillError, match=r"3 of 40 episodes could not be scored \(policy: PolicyUnavailable\)"):
+    with pytest.raises(IntraSkillError, match=r"3 of 40 episodes could not be scored \(last failure: told to fail\)"):
         evaluate(shopper(lambda session, attempt: hash_of(session) in FAILING))
     summary = json.loads((runs_dir / name / "summary.json").read_text())
     coverage = summary["coverage"]

@@ -92,6 +92,7 @@ def test_coverage_counts_failed_missing_and_retried(table):
         "failed_attempts": 3,
         "completed_after_retry": 1,
         "failures": {"policy: PolicyUnavailable": 3},
+        "last_failure": "x",
     }
     assert summary["outcomes"]["reward"]["tasks"] == 2
 

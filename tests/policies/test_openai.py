@@ -13,6 +13,7 @@ from intraskill.errors import PolicyUnavailable, UserError
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
 from intraskill.records import Sampling, TurnRequest
+from intraskill.store import encode
 
 KEY = "sk-very-secret-value"
 QUICK = Retry(attempts=3, first_s=0.0, cap_s=0.05)
@@ -92,6 +93,9 @@ async def test_finish_reasons(model_server, finish, expected):
         (reply(call(arguments="[1]")), 0, "click([1])", True),
         (reply(call(arguments="")), 0, "click()", True),
         (reply(call(), call(arguments="no"), content="hm"), 1, "hm\nclick(no)", True),
+        (reply(call(arguments='{"value": NaN}')), 0, 'click({"value": NaN})', True),
+        (reply(call(arguments='{"value": "\\ud83d"}')), 0, 'click({"value": "\\ud83d"})', True),
+        (reply(call(arguments="[" * 5000)), 0, f"click({'[' * 5000})", True),
     ],
 )
 async def test_what_the_policy_got_wrong_is_never_asked_for_again(model_server, answer, calls, content, broken):
@@ -109,6 +113,8 @@ FAULTS = {
     "408": JSONResponse({}, 408),
     "200 without JSON": PlainTextResponse("<html>login</html>"),
     "200 with a list": PlainTextResponse("[]"),
+    "200 with endless nesting": PlainTextResponse("[" * 50_000 + "]" * 50_000),
+    "200 with half a character": PlainTextResponse('{"choices": [{"message": {"content": "\\ud83d"}}]}'),
     "200 with an error": JSONResponse({"error": {"message": "upstream overloaded"}}),
 }
 
@@ -126,6 +132,30 @@ async def test_lasting_faults_are_a_technical_failure(model_server, fault):
     with pytest.raises(PolicyUnavailable, match="failed 3 times"):
         await policy(server).generate(REQUEST)
     assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "where"),
+    [
+        ({}, "choices"),
+        ({"choices": []}, "length >= 1"),
+        ({"choices": [None]}, r"\$.choices\[0\]"),
+        ({"choices": [{"message": "hi"}]}, "message"),
+        (reply("click"), r"tool_calls\[0\]"),
+        (reply({"function": "click"}), r"tool_calls\[0\].function"),
+        (reply(call(), usage="12"), "usage"),
+        (reply(call(), usage={"prompt_tokens": "many"}), "usage.prompt_tokens"),
+    ],
+)
+async def test_an_answer_of_another_shape_is_a_technical_failure(model_server, answer, where):
+    with pytest.raises(PolicyUnavailable, match=f"gave no chat completion .*{where}"):
+        await policy(model_server(answer)).generate(REQUEST)
+
+
+async def test_numbers_beyond_64_bits_can_be_kept(model_server):
+    """A model may write any number; the trace that tells of its mistake must be writable."""
+    turn = await policy(model_server(reply(call(arguments=f'{{"value": {10**30}}}')))).generate(REQUEST)
+    encode(turn.tool_calls[0].arguments)
 
 
 async def test_retry_after_is_honoured(model_server):

@@ -106,6 +106,8 @@ def test_bootstrap_intervals_cover_the_truth():
 
 
 def test_hoeffding_holds_for_any_bounded_difference():
+    two_at_once = hoeffding_radius(60, confidence=1 - 0.05 / 2)
+    assert two_at_once == pytest.approx(0.38218785)  # a published half-width
     assert hoeffding_radius(400) == pytest.approx(2 * math.sqrt(math.log(40) / 800))
     assert hoeffding_radius(400, span=1.0) == hoeffding_radius(400) / 2
     assert hoeffding_radius(1600) == hoeffding_radius(400) / 2
