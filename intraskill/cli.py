@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 
 from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
@@ -71,7 +72,7 @@ def train(
     if seed >= 0:
         settings = settings.model_copy(update={"seed": seed, "name": f"{settings.name}-seed{seed}"})
     if name:
-        settings = settings.model_copy(update={"name": name})
+        settings = _renamed(settings, name)
     _train(settings, runs_dir / settings.name, quiet)
 
 
@@ -115,6 +116,16 @@ def report(run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick."
     except ImportError as error:
         raise UserError(f"the report needs the package {error.name!r}: pip install 'intraskill[local]'") from None
     print(write_report(run))
+
+
+def _renamed(settings: RunSettings, name: str) -> RunSettings:
+    """The settings under another name, which has to be one that a settings file may give."""
+    try:
+        return RunSettings.model_validate({**settings.model_dump(), "name": name})
+    except ValidationError:
+        raise UserError(
+            f"--name {name!r}: use letters, digits, dot, dash and underscore, a letter or digit first"
+        ) from None
 
 
 def _train(settings: RunSettings, path: Path, quiet: bool) -> None:

@@ -150,3 +150,15 @@ def test_numbers_and_texts_that_nothing_can_hold_are_refused(run, content, messa
     code, out, err = run("gate", "fit", option="--observations", content=content)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", ".hidden", "é", "a b"])
+def test_a_name_no_settings_file_may_give_is_refused_on_the_command_line(capsys, tmp_path, name):
+    config = tmp_path / "run.yaml"
+    config.write_text("name: a\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", str(config), "--runs-dir", str(tmp_path / "runs"), "--name", name])
+    captured = capsys.readouterr()
+    assert (stopped.value.code, captured.out, captured.err.count("\n")) == (2, "", 1)
+    assert "--name" in captured.err
+    assert not (tmp_path / "runs").exists()
