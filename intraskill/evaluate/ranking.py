@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from intraskill.errors import UserError
+from intraskill.errors import StateCorrupted, UserError
 from intraskill.evaluate.experiment import Arm, Contrast, Experiment
 from intraskill.evaluate.policies import embedded_weights
 from intraskill.evolve.gate import CONTRIBUTIONS_SCHEMA
+from intraskill.run_documents import GateShape
 from intraskill.run_folder import RunFolder, open_settings
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.store import JsonlLog, decode_record, read_json
@@ -27,7 +28,7 @@ def ranking(run: Path, gate: int, k: int | None, random_seeds: Sequence[int]) ->
     path = folder.gate_dir(gate) / "contributions.json"
     if not path.exists():
         raise UserError(f"{run}: gate {gate} has not been run (no {path.name}); choose another with --gate")
-    record = read_json(path, CONTRIBUTIONS_SCHEMA)
+    record = read_json(path, CONTRIBUTIONS_SCHEMA, GateShape)
     ranked = rank(record, str(path))
     k = len(ranked) // 2 if k is None else k
     if not 1 <= k <= len(ranked) // 2:
@@ -48,7 +49,7 @@ def ranking(run: Path, gate: int, k: int | None, random_seeds: Sequence[int]) ->
 
 def rank(record: Mapping[str, Any], where: str) -> list[str]:
     """Intervention ids by coefficient, largest first, one a family; ties keep the gate's order."""
-    if not record["complete"]:
+    if not record.get("complete", True) or any(row.get("coefficient") is None for row in record["contributions"]):
         raise UserError(f"{where}: this gate is not complete, so its coefficients rank nothing; choose another gate")
     best: dict[str, Mapping[str, Any]] = {}
     for row in record["contributions"]:
@@ -68,10 +69,13 @@ def shown_chunks(masked: JsonlLog, ids: Sequence[str]) -> dict[str, Chunk]:
     """The chunks as a gate's masked run showed them, by id."""
     found: dict[str, Chunk] = {}
     for trace in masked.scan(decode_record):
-        for skill in trace["selected_skills"]:
-            if skill["skill_id"] in ids and skill["skill_id"] not in found:
-                content = {**skill["content"], "procedure": tuple(skill["content"]["procedure"])}
-                found[skill["skill_id"]] = Chunk(**content, version=skill["version"])
+        try:
+            for skill in trace["selected_skills"]:
+                if skill["skill_id"] in ids and skill["skill_id"] not in found:
+                    content = {**skill["content"], "procedure": tuple(skill["content"]["procedure"])}
+                    found[skill["skill_id"]] = Chunk(**content, version=skill["version"])
+        except (KeyError, TypeError) as error:
+            raise StateCorrupted(f"{masked.path}: a record is no episode trace ({error}); restore the file") from error
         if len(found) == len(ids):
             return found
     missing = ", ".join(sorted(set(ids) - found.keys()))

@@ -114,6 +114,7 @@ def _gate(gate: GateFile) -> dict[str, Any]:
 
 def _effect_row(row: dict[str, Any]) -> dict[str, Any]:
     beta, error = float(row["coefficient"]), row.get("standard_error")
+    row = {"title": row["intervention_id"], "standard_error": None, "standard_error_hc3": None, **row}
     row["low"], row["high"] = (beta - Z95 * error, beta + Z95 * error) if error is not None else (None, None)
     row["t"] = beta / error if error else None
     row["kept"] = row.get("status", "selected") == "selected"

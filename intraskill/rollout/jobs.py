@@ -172,7 +172,10 @@ def completed_outcomes(log: JsonlLog) -> dict[str, Outcome]:
     """Completed episodes of a trace log by episode id. Raises `StateCorrupted` when one stands there twice."""
     done: dict[str, Outcome] = {}
     for row in log.read():
-        found = outcome(row)
+        try:
+            found = outcome(row)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateCorrupted(f"{log.path}: a record is no episode trace ({error}); restore the file") from error
         if not found.completed:
             continue
         if found.episode_id in done:

@@ -191,9 +191,29 @@ def test_one_edited_value_is_named(
         assert str(keys[-1]) in captured.err
 
 
+def test_a_record_that_is_no_trace_is_named(make_run: Callable, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run().run(1).path
+    for gate in (run / "gate_a", run / "rounds" / "round-000" / "gate"):
+        (gate / "bare.jsonl").write_text('{"job": {}, "final": []}\n')
+    assert command("report", str(run)) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "bare.jsonl: a record is no episode trace" in captured.err
+
+
 def test_a_folder_in_place_of_the_lock_is_no_process(make_run: Callable, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run().run(1).path
     (run / ".lock").mkdir()
     assert status(run)["process"] is None
     with pytest.raises(UserError, match=r"\.lock: a folder stands in its place"), RunLock(run):
         pass
+
+
+def test_an_effect_without_its_standard_errors_is_shown_all_the_same(make_run: Callable) -> None:
+    run = make_run().run(1).path
+    path = run / "gate_a" / "contributions.json"
+    document = read_json(path)
+    for key in ("standard_error", "standard_error_hc3", "title", "status"):
+        del document["contributions"][0][key]
+    write_json_atomic(path, document)
+    assert command("report", str(run)) == 0
