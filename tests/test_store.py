@@ -228,3 +228,17 @@ def test_differences_name_the_dotted_key_and_both_values() -> None:
     new = {"train": {"lr": 0.2, "betas": (0.9, 0.95)}, "seed": 1, "name": "x"}
     assert describe_difference(old, new) == ["gone: true -> (absent)", 'name: (absent) -> "x"', "train.lr: 0.1 -> 0.2"]
     assert describe_difference(old, old) == []
+
+
+def test_a_file_where_a_folder_should_be_and_the_reverse_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match=r"file/state\.json: a file stands where a folder is needed; move it away"):
+        write_json_atomic(tmp_path / "file" / "state.json", {})
+    (tmp_path / "metrics.jsonl").mkdir()
+    log = JsonlLog(tmp_path / "metrics.jsonl")
+    with pytest.raises(UserError, match=r"cannot read .*metrics\.jsonl: Is a directory; "):
+        log.read()
+    with pytest.raises(UserError, match=r"metrics\.jsonl: a folder stands in its place; move it away"):
+        log.append({"step": 1})
+    with pytest.raises(UserError, match="the name is too long; choose a shorter one"):
+        write_json_atomic(tmp_path / ("x" * 300) / "state.json", {})
