@@ -7,7 +7,8 @@ What a long training job needs beyond one HTTP request:
 * **Patience.** An engine that restarts, a router that has no worker yet (503), a lost connection: asked again with a
   new id, with backoff. A prompt that does not fit the context window is no such error: it is a reply of length zero.
 * **One engine per group.** Siblings share their prompt. All their requests carry one routing key, so that a router
-  that goes by keys sends them to one engine, which prefills the shared prompt once.
+  that goes by keys sends them to one engine, which prefills the shared prompt once. A router may hold on to an engine
+  that died (slime starts it without health checks), so a key under which a request was lost is not used again.
 * **One version.** `pin` starts a stretch of work that must come from one set of weights, for example one training
   step or one gate. The first reply says which; a later reply of another version is a technical failure.
 """
@@ -60,6 +61,7 @@ class SGLangEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx.AsyncClient | None = None
         self._slots: asyncio.Semaphore | None = None
+        self._lost_keys: set[str] = set()
         self._running: dict[str, tuple[set[str], asyncio.Task[Generation]]] = {}
         self._background: set[asyncio.Task[None]] = set()
 
@@ -92,7 +94,7 @@ class SGLangEngine:
             "return_logprob": True,
             "logprob_start_len": 0,
         }
-        answer = await self._post(lambda: {**body, "rid": uuid.uuid4().hex}, None)
+        answer = await self._post(lambda: {**body, "rid": uuid.uuid4().hex}, {})
         entries = answer.get("meta_info", {}).get("input_token_logprobs")
         if not isinstance(entries, list) or len(entries) != len(ids):
             raise PolicyUnavailable(f"{self._base} answered a scoring request without {len(ids)} log-probs")
@@ -111,6 +113,7 @@ class SGLangEngine:
     def pin(self) -> None:
         """From now on accept one weight version only: the one of the next reply."""
         self._version = None
+        self._lost_keys.clear()
 
     @property
     def version(self) -> str:
@@ -166,14 +169,19 @@ class SGLangEngine:
             "stream": False,
         }
 
+        key = {"group": group, "episode": session, "none": None}[self.server.routing]
+        headers = {ROUTING_HEADER: key} if key and key not in self._lost_keys else {}
+
         def new_body() -> dict[str, Any]:
             if request_ids:  # the attempt before this one was lost, but may still be running
                 self._abort(set(request_ids))
+                if headers:
+                    self._lost_keys.add(headers.pop(ROUTING_HEADER))
             request_ids.add(request_id := uuid.uuid4().hex)
             return {**body, "rid": request_id}
 
         try:
-            answer = await self._post(new_body, {"group": group, "episode": session, "none": None}[self.server.routing])
+            answer = await self._post(new_body, headers)
         except Refused as refused:
             if refused.status in (400, 413) and _TOO_LONG.search(refused.message):
                 return Generation((), (), "length", self._version or "")
@@ -192,10 +200,10 @@ class SGLangEngine:
                 f"a reply came from weights {generation.weight_version!r} while {self._version!r} are being sampled"
             )
 
-    async def _post(self, body: Callable[[], dict[str, Any]], routing_key: str | None) -> dict[str, Any]:
+    async def _post(self, body: Callable[[], dict[str, Any]], headers: Mapping[str, str]) -> dict[str, Any]:
+        """POST; `body` is asked before each attempt and may change `headers` for it."""
         client, slots = self._connect(), self._slots
         assert slots is not None
-        headers = {ROUTING_HEADER: routing_key} if routing_key else None
         async with slots:
             return await post_json(client, f"{self._base}/generate", body, self.server.retry, headers=headers)
 

@@ -38,7 +38,7 @@ SERVER_OPTIONS = {
     "dtype": "float32",
     "disable_overlap_schedule": True,
     "disable_cuda_graph": True,
-    "mem_fraction_static": 0.05,
+    "mem_fraction_static": 0.3,  # an upper bound that counts other processes too; the next line decides
     "max_total_tokens": 40000,
     "skip_server_warmup": True,
     "enable_metrics": True,
@@ -110,7 +110,7 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
                 return
             time.sleep(0.2)
         if job.returncode:
-            raise SmokeFailed(f"the job ended with exit code {job.returncode}; its last words are in {out / 'job.log'}")
+            raise SmokeFailed(f"the job ended with exit code {job.returncode}{_last_words(out / 'job.log')}")
 
 
 def _judge(launch: Launch) -> None:
@@ -247,11 +247,17 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise SmokeFailed(f"a process ended before it was ready (exit code {process.returncode}); see {log}")
+            raise SmokeFailed(f"a process ended before it was ready, exit code {process.returncode}{_last_words(log)}")
         if _answers(lambda: httpx.get(url, timeout=5.0, trust_env=False)):
             return
         time.sleep(0.5)
     raise SmokeFailed(f"{url} did not answer within {START_S:.0f} s; see {log}")
+
+
+def _last_words(log: Path) -> str:
+    """Where to look, and the last line that tells of an error, if any."""
+    told = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if "Error: " in line]
+    return f"; see {log}" + (f" ({told[-1][:300]})" if told else "")
 
 
 def _answers(ask: Callable[[], httpx.Response]) -> bool:

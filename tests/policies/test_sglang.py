@@ -156,6 +156,20 @@ async def test_siblings_carry_one_routing_key(fake_sglang, connect):
         await engine.close()
 
 
+async def test_a_key_whose_engine_was_lost_is_not_used_again_before_the_next_stretch(fake_sglang, connect):
+    server = fake_sglang()
+    server.faults = [500]
+    engine = connect(server)
+    await ask(engine, session="s1")
+    await ask(engine, session="s2")
+    await ask(engine, session="s3", group="other")
+    assert server.keys == ["g", None, None, "other"]
+    engine.pin()
+    await ask(engine)
+    assert server.keys[-1] == "g"
+    await engine.close()
+
+
 async def test_one_stretch_of_work_accepts_one_weight_version(fake_sglang, connect):
     server = fake_sglang()
     engine = connect(server)
