@@ -186,6 +186,8 @@ def experiment_markdown(record: Mapping[str, Any]) -> str:
                 f"| {contrast['name']} | {contrast['b']} - {contrast['a']} | {row['mean_difference']:+.4f} | "
                 f"{interval_text(row['ci'])} | {contrast['meaning']} |"
             )
+    for name, ids in record.get("subsets", {}).items():
+        lines += ["", f"{name}: {', '.join(ids)}."]
     for empty in record.get("empty_banks", ()):
         lines += ["", f"The bank of {empty} holds no chunk; the arm would repeat the skill-free one and was left out."]
     if record["split"] == record["selection_split"]:

@@ -6,7 +6,8 @@ field, so that a trace that gains a field tomorrow does not leak it.
 - `public`: one row an episode and one row a turn; numbers and codes of closed vocabularies, no text. An action appears
   as its kind alone, because what was searched for often quotes the persona.
 - `sft`: the conversations of completed, fully successful episodes, with the tools and where they came from.
-  Conversations that repeat another one are dropped. Test episodes are never exported for training.
+  Conversations that repeat another one are dropped. Only episodes of the train split are exported: validation tasks
+  select skills and test tasks measure the result, and neither could for a student that was trained on them.
 
 Both are JSONL, and Parquet beside it where pyarrow is installed; `report.json` says what was kept and what was not.
 """
@@ -19,8 +20,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from intraskill.agent.tools import build_tools
 from intraskill.errors import UserError
@@ -29,6 +33,7 @@ from intraskill.records import EpisodeJob
 from intraskill.rollout.numbers import StepNumbers, TraceNumbers, read_numbers
 from intraskill.store import JsonlLog, decode_record, encode, write_json_atomic
 
+_PARQUET_ROWS = 20_000  # converted at a time
 _PUBLISHED_PROVENANCE = ("checkpoint", "checkpoint_id", "bank_sha256", "prompt_sha256", "tool_schema", "sampling")
 
 
@@ -142,9 +147,10 @@ class _Keeper:
                     yield self._record(name, trace)
 
     def _refusal(self, trace: Mapping[str, Any]) -> str | None:
-        if trace["job"]["split"] == "test":
+        if trace["job"]["split"] != "train":
             raise UserError(
-                "these are episodes of the test split; a model trained on them could not be tested any more"
+                f"these are episodes of the {trace['job']['split']} split; a model trained on them could no longer be "
+                "judged there, export a training run or an evaluation with split train"
             )
         if trace["status"] != "completed":
             return "failed"
@@ -191,29 +197,34 @@ def _write_table(stem: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """STEM.jsonl, whole or not at all, and STEM.parquet where pyarrow is installed; returns the number of rows."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     unfinished = stem.with_name(f".{stem.name}.jsonl.tmp")
-    count = longest = 0
+    count = 0
     try:
         with unfinished.open("wb") as file:
             for row in rows:
-                line = encode(row) + b"\n"
-                file.write(line)
-                count, longest = count + 1, max(longest, len(line))
+                file.write(encode(row) + b"\n")
+                count += 1
         os.replace(unfinished, stem.with_suffix(".jsonl"))
     finally:
         unfinished.unlink(missing_ok=True)
     if count:
-        _write_parquet(stem, longest)
+        _write_parquet(stem)
     return count
 
 
-def _write_parquet(stem: Path, longest_line: int) -> None:
+def _write_parquet(stem: Path) -> None:
+    """The rows of STEM.jsonl; `tools` become JSON text, as columns would give each tool the other tools' parameters."""
     try:
-        from pyarrow import json as arrow_json
+        import pyarrow
         from pyarrow import parquet
     except ImportError:
         return
-    options = arrow_json.ReadOptions(block_size=max(1 << 20, 2 * longest_line))  # no line may straddle two blocks
-    parquet.write_table(arrow_json.read_json(stem.with_suffix(".jsonl"), options), stem.with_suffix(".parquet"))
+    parts = []
+    with stem.with_suffix(".jsonl").open("rb") as file:
+        while lines := list(islice(file, _PARQUET_ROWS)):
+            rows = [orjson.loads(line) for line in lines]
+            rows = [row | {"tools": json.dumps(row["tools"])} if "tools" in row else row for row in rows]
+            parts.append(pyarrow.Table.from_struct_array(pyarrow.array(rows)))
+    parquet.write_table(pyarrow.concat_tables(parts, promote_options="permissive"), stem.with_suffix(".parquet"))
 
 
 def _report(out: Path, report: dict[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def plan_record(plan: EvalPlan) -> dict[str, Any]:
 
 
 def check_guards(plan: EvalPlan, final_test: bool) -> None:
-    """The test split is opened on purpose or not at all, and never shown a bank that test results made."""
+    """The test split is opened on purpose or not at all."""
     if plan.settings.split == "test" and not final_test:
         raise UserError(
             "split test is for the final evaluation, after everything has been chosen; add --final-test to run it, "
@@ -125,11 +125,6 @@ def check_guards(plan: EvalPlan, final_test: bool) -> None:
         )
     if final_test and plan.settings.split != "test":
         raise UserError(f"--final-test was given for split {plan.settings.split}; remove it, or use split test")
-    if plan.bank is not None and plan.bank.uses_test_outcomes:
-        raise UserError(
-            f"skills.path: {plan.settings.skills.path} was made with knowledge of test results (uses_test_outcomes); "
-            "no score may be reported for it, use another bank"
-        )
 
 
 def protocol_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -144,6 +139,11 @@ def _read_bank(path: str | None) -> Bank | None:
     bank = read_bank(bank_path(path))
     if not bank.chunks:
         raise UserError(f"skills.path: {path} holds no chunk; for a skill-free evaluation write path: null")
+    if bank.uses_test_outcomes:
+        raise UserError(
+            f"skills.path: {path} was made with knowledge of test results (uses_test_outcomes); no score may be "
+            "reported for it, use another bank"
+        )
     return bank
 
 

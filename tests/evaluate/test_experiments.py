@@ -151,6 +151,8 @@ def test_ranking_end_to_end(training_run, model_server, intraskill):
     assert record["ranked"][0] == "care"
     assert record["subsets"]["top-2"] == record["ranked"][:2]
     assert not {*record["subsets"]["top-2"]} & {*record["subsets"]["bottom-2"]}
+    page = (training_run / "evaluations" / "ranking-gate--1-val" / "report.md").read_text()
+    assert f"top-2: {', '.join(record['ranked'][:2])}." in page
     assert record["contrasts"][0]["name"] == "top-2 vs bottom-2"
     assert len(record["contrasts"]) == 1 + 2 + 2 + 4
     assert all(arm["checkpoint_id"] == "step-0000-0badc0de" for arm in record["arms"].values())

@@ -5,7 +5,7 @@ import pytest
 
 from intraskill.cli import main
 from intraskill.errors import UserError
-from intraskill.evaluate.export import conversation_sha256, export_public, export_sft
+from intraskill.evaluate.export import _write_table, conversation_sha256, export_public, export_sft
 from intraskill.store import JsonlLog
 
 
@@ -24,10 +24,10 @@ def words(value) -> list[str]:
 
 @pytest.fixture
 def run(evaluate, care_bank):
-    return evaluate(skills={"path": str(care_bank)}, repeats=8, sample_size=10)[0]
+    return evaluate(split="train", skills={"path": str(care_bank)}, repeats=8, sample_size=10)[0]
 
 
-CODES = {"traces", "val", "purchase", "action_limit", "generation_length", "search", "click", "stop", "ok"}
+CODES = {"traces", "train", "purchase", "action_limit", "generation_length", "search", "click", "stop", "ok"}
 
 
 def test_public_tables_hold_numbers_and_codes_only(run, tmp_path, read_traces):
@@ -105,14 +105,15 @@ def test_failed_episodes_are_counted_not_kept(evaluate, shopper, tmp_path):
         first[:] = first or [session]
         return session == first[0] and attempt == 1
 
-    path, _ = evaluate(shopper(once), sample_size=8)
+    path, _ = evaluate(shopper(once), split="train", sample_size=8)
     report = export_sft(path, tmp_path)
     assert (report["read"], report["dropped"]["failed"]) == (9, 1)
 
 
-def test_test_episodes_are_not_for_training(evaluate, tmp_path):
-    path, _ = evaluate(split="test", final_test=True, sample_size=8)
-    with pytest.raises(UserError, match="test split"):
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_episodes_that_judge_are_not_for_training(evaluate, tmp_path, split):
+    path, _ = evaluate(split=split, final_test=split == "test", sample_size=8)
+    with pytest.raises(UserError, match=f"{split} split"):
         export_sft(path, tmp_path)
     assert not list(tmp_path.glob("*sft*"))
     assert export_public(path, tmp_path)["episodes"] == 8
@@ -133,13 +134,30 @@ def test_a_folder_without_traces_is_named(tmp_path):
         export_public(tmp_path, tmp_path / "out")
 
 
-def test_parquet_holds_the_same_rows(run, tmp_path):
+def test_parquet_holds_the_same_rows(run, tmp_path, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("intraskill.evaluate.export._PARQUET_ROWS", 7)
     export_public(run, tmp_path)
     export_sft(run, tmp_path)
     for name in ("episodes", "turns", "sft"):
         table = parquet.read_table(tmp_path / f"{name}.parquet")
         assert table.num_rows == len(rows(tmp_path / f"{name}.jsonl"))
+    first, stored = (
+        rows(tmp_path / "sft.jsonl")[0],
+        parquet.read_table(tmp_path / "sft.parquet").slice(0, 1).to_pylist()[0],
+    )
+    assert json.loads(stored["tools"]) == first["tools"]
+    assert [message["content"] for message in stored["messages"]] == [m.get("content") for m in first["messages"]]
     assert parquet.read_table(tmp_path / "episodes.parquet").column("reward").to_pylist() == [
         row["reward"] for row in rows(tmp_path / "episodes.jsonl")
     ]
+
+
+def test_parquet_columns_keep_their_types(tmp_path, monkeypatch):
+    """A name that looks like a date stays a name; lists and texts that start empty still find their type."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("intraskill.evaluate.export._PARQUET_ROWS", 2)
+    written = [{"checkpoint_id": "2026-01-01", "skill_ids": [], "action": None, "seconds": 1} for _ in range(3)]
+    written += [{"checkpoint_id": "2026-01-02", "skill_ids": ["a"], "action": "click", "seconds": 0.5}]
+    assert _write_table(tmp_path / "rows", written) == 4
+    assert parquet.read_table(tmp_path / "rows.parquet").to_pylist() == written

@@ -109,9 +109,8 @@ def test_the_test_split_opens_on_purpose_only(make_settings, runs_dir):
 def test_a_bank_made_from_test_results_is_refused(make_settings, runs_dir, tmp_path, split):
     chunk = Chunk("a", title="A", applies_when="always", procedure=("look",))
     write_bank(tmp_path / "bank.json", Bank((chunk,), uses_test_outcomes=True))
-    plan = plan_evaluation(make_settings(split=split, skills={"path": str(tmp_path / "bank.json")}), runs_dir)
     with pytest.raises(UserError, match="uses_test_outcomes"):
-        check_guards(plan, split == "test")
+        plan_evaluation(make_settings(split=split, skills={"path": str(tmp_path / "bank.json")}), runs_dir)
 
 
 @pytest.mark.parametrize(
