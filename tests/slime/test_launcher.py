@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -9,9 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from intraskill.commands.slime import write_job_file
+from intraskill.slime_plugin.arguments import check_arguments, load_slime_settings, method_arguments
 from intraskill.slime_plugin.preflight import SUPPORTED_SLIME
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -213,3 +217,82 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
         return "Z"
+
+
+PARSE = """
+import json, sys, types
+import torch
+torch.cuda.get_device_properties = lambda *device: types.SimpleNamespace(major=9, minor=0)  # Megatron asks for it
+sys.argv = json.load(sys.stdin)
+from slime.utils.arguments import parse_args
+args = parse_args()
+kept = {name: value for name, value in vars(args).items() if value is None or type(value) in (int, float, str, bool)}
+print("PARSED " + json.dumps(kept))
+"""
+QWEN = {
+    "model_type": "qwen3_5",
+    "architectures": ["Qwen3_5ForConditionalGeneration"],
+    "tie_word_embeddings": True,
+    "text_config": {
+        "model_type": "qwen3_5_text",
+        "hidden_size": 2560,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "num_hidden_layers": 32,
+        "intermediate_size": 9216,
+        "vocab_size": 248320,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25},
+    },
+}
+
+
+@pytest.mark.slime
+@pytest.mark.timeout(600)
+def test_the_dry_run_of_the_published_settings_parses_through_slimes_own_parser(tmp_path, tokenizer_dir):
+    slime = Path(os.environ.get("SLIME_DIR", ROOT / "third_party" / "slime"))
+    megatron = Path(os.environ.get("MEGATRON_DIR", ROOT / "third_party" / "Megatron-LM"))
+    if not (megatron / "megatron" / "training").is_dir() or not (slime / "train.py").exists():
+        pytest.skip("needs checkouts of slime and Megatron-LM; set SLIME_DIR and MEGATRON_DIR")
+    model, config, runs = tmp_path / "model", tmp_path / "config.yaml", tmp_path / "runs"
+    shutil.copytree(tokenizer_dir, model)
+    (model / "config.json").write_text(json.dumps(QWEN))
+    published = (ROOT / "configs" / "qwen35_4b_4gpu.yaml").read_text()
+    config.write_text(published.replace("models/Qwen3.5-4B", str(model)))
+    environment = {
+        **os.environ,
+        "CONFIG": str(config),
+        "RUNS_DIR": str(runs),
+        "SLIME_DIR": str(slime),
+        "MEGATRON_DIR": str(megatron),
+        "PYTHON": sys.executable,
+    }
+    script = [str(ROOT / "launch" / "four_rounds.sh"), "--dry-run"]
+    words = shlex.split(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout)
+    write_job_file(config, runs / "qwen35-4b", None, "0" * 64)
+    paths = [os.environ.get("SLIME_JOB_PATH", ""), str(slime), str(megatron), os.environ.get("PYTHONPATH", "")]
+    environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    parser = [sys.executable, "-c", PARSE]
+    done = subprocess.run(parser, env=environment, input=json.dumps(words[1:]), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    args = json.loads(done.stdout.rsplit("PARSED ", 1)[1])
+    check_arguments(SimpleNamespace(**args), load_slime_settings(config))
+    wanted = {
+        "router_policy": "manual",
+        "router_assignment_mode": "min_group",
+        "sglang_mem_fraction_static": 0.7,
+        "tensor_model_parallel_size": 2,
+        "sequence_parallel": True,
+        "max_tokens_per_gpu": 16384,
+        "log_probs_chunk_size": 1024,
+        "recompute_loss_function": True,
+        "save_interval": 20,
+        "colocate": True,
+        "world_size": 4,
+        "wandb_mode": "offline",
+        "wandb_key": None,
+    }
+    assert {name: args[name] for name in wanted} == wanted
+    assert not [name for name in method_arguments(load_slime_settings(config)) if name not in args]
