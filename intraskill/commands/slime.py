@@ -6,7 +6,6 @@ prints slime's arguments for it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -48,7 +47,7 @@ def preflight(
     """
     from intraskill.assets import model_directory
     from intraskill.slime_plugin.arguments import load_slime_settings
-    from intraskill.slime_plugin.launch import job_arguments
+    from intraskill.slime_plugin.launch import job_arguments, wandb_run_id
     from intraskill.slime_plugin.preflight import Launch, model_sha256, plan, problems
 
     settings = load_slime_settings(config)
@@ -74,8 +73,7 @@ def preflight(
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(2)
     write_job_file(config, run, environment_url, model_sha256(model_directory(settings.policy.model)))
-    wandb_id = hashlib.sha256(str(run).encode()).hexdigest()[:8]
-    print(plan(launch).action, f"{settings.name[:40]}-{wandb_id}")
+    print(plan(launch).action, wandb_run_id(launch))
 
 
 @slime_app.command()

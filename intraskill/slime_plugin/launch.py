@@ -6,12 +6,18 @@ it and changes it.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from intraskill.assets import model_directory
 from intraskill.slime_plugin.arguments import command_line, method_arguments
 from intraskill.slime_plugin.preflight import Launch, plan
+
+
+def wandb_run_id(launch: Launch) -> str:
+    """The W&B run that every start of this run folder continues."""
+    return f"{launch.settings.name[:40]}-{hashlib.sha256(str(launch.run).encode()).hexdigest()[:8]}"
 
 
 def job_arguments(launch: Launch, config: Path) -> list[str]:

@@ -24,12 +24,12 @@ import httpx
 import yaml
 
 from intraskill.assets import model_directory
-from intraskill.errors import IntraSkillError, UserError
+from intraskill.errors import UserError
 from intraskill.run_folder import RunFolder
 from intraskill.slime_plugin.arguments import command_line, load_slime_settings
-from intraskill.slime_plugin.launch import job_arguments
+from intraskill.slime_plugin.launch import job_arguments, wandb_run_id
 from intraskill.slime_plugin.preflight import Launch, checkpoint_step, model_sha256, plan
-from intraskill.slime_plugin.timing import TimingLog, overhead
+from intraskill.slime_plugin.smoke_verdict import SmokeFailed, judge
 
 START_S = 1200.0  # a busy machine needs minutes for the imports alone
 SERVER_OPTIONS = {
@@ -45,10 +45,6 @@ SERVER_OPTIONS = {
 }
 
 
-class SmokeFailed(IntraSkillError):
-    """One of the three processes ended in a way it should not."""
-
-
 def smoke_settings(model: str, seed: int) -> dict[str, Any]:
     """The settings file of the smoke run."""
     return {
@@ -62,7 +58,7 @@ def smoke_settings(model: str, seed: int) -> dict[str, Any]:
         "train": {"lr": 1.0e-4, "updates_per_step": 2, "dtype": "float32"},
         "gate": {"tasks": 40},
         "evaluation": {"equipped": False, "greedy": False},
-        "report": {"wandb": "disabled"},
+        "report": {"wandb": "offline" if importlib.util.find_spec("wandb") else "disabled"},
         "slime": {"context_length": 1000, "episode_timeout_s": 300.0, "concurrency": 64},
     }
 
@@ -84,7 +80,7 @@ def run_smoke(out: Path, model: str, slime_dir: Path, seed: int, stop_after: int
         _write_job_file(launch, config, environment)
         _job(launch, config, server, out, stop_after, job_path)
     if not stop_after:
-        _judge(launch)
+        print(f"{judge(RunFolder(launch.run), launch.settings)}\nsmoke run passed")
 
 
 def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, job_path: str) -> None:
@@ -94,6 +90,8 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
     environment = {
         **_quiet(),
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "WANDB_RUN_ID": wandb_run_id(launch),
+        "WANDB_RESUME": "allow",
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -111,31 +109,6 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
             time.sleep(0.2)
         if job.returncode:
             raise SmokeFailed(f"the job ended with exit code {job.returncode}{_last_words(out / 'job.log')}")
-
-
-def _judge(launch: Launch) -> None:
-    """Say what came out of it. Raises `SmokeFailed` when it is not what must come out."""
-    folder = RunFolder(launch.run)
-    state, rows = folder.read_state(), folder.metrics.read()
-    if not state.finished:
-        raise SmokeFailed(f"{launch.run}: the job ended, but the run is at step {state.step}; see job.log")
-    for row in (row for row in rows if row["kind"] == "gate"):
-        bare, masked = row["gate/bare/reward_mean"], row.get("gate/masked/reward_mean", float("nan"))
-        print(
-            f"gate {row['round']:>2} at step {row['step']}: skill-free success {row['gate/bare/success_rate']:.3f}, "
-            f"reward {bare:.3f}, with random skills {masked:.3f}, "
-            f"{row['gate/selected_chunk_count']:.0f} chunks kept, {row['timing/gate_s']:.1f} s"
-        )
-    for row in (row for row in rows if row["kind"] == "step"):
-        print(f"step {row['step']}: success {row['rollout/shopsim/success_rate']:.3f}, {row['timing/rollout_s']:.1f} s")
-    for index, phases in sorted(TimingLog(launch.run).rounds(launch.settings.steps_per_round).items()):
-        spent, episodes, training = overhead(phases), phases.get("episodes", 0.0), phases.get("train", 0.0)
-        said = ", ".join(f"{name} {seconds:.1f}" for name, seconds in spent.items())
-        print(
-            f"round {index:>2}: episodes {episodes:.1f} s, training {training:.1f} s, "
-            f"overhead {sum(spent.values()):.1f} s ({said})"
-        )
-    print("smoke run passed")
 
 
 def _cluster_words(server: str) -> list[str]:

@@ -37,11 +37,10 @@ class EmbeddedTrainActor(TrainRayActor):
         spec = read_spec(args)
         self.settings, self.timing = load_slime_settings(spec.settings), TimingLog(spec.run)
         self.train_parallel_config = self._get_parallel_config()
-        self.version = 0
         self.trainer = Trainer(
             load_model(str(args.hf_checkpoint)), self.settings.train, temperature=args.rollout_temperature
         )
-        self.step = start = checkpoint_step(Path(args.save))
+        self.step = self.version = start = checkpoint_step(Path(args.save))
         if start:
             load_checkpoint(self._checkpoint(start - 1), self.trainer)
         return start
