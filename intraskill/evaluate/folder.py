@@ -29,9 +29,12 @@ class EvalFolder:
         self.traces = JsonlLog(path / "traces.jsonl")
 
     def claim(self, plan: EvalPlan, final_test: bool) -> None:
-        """Write the manifest, or check that the folder is this very evaluation's. Raises `UserError`."""
+        """Write the manifest, or check that the folder is this very evaluation's. Raises `UserError`.
+
+        A folder without any attempt (the model's name was refused, say) belongs to nobody yet.
+        """
         path = self.path / "manifest.json"
-        if path.exists():
+        if path.exists() and self.traces.path.exists():
             found = read_json(path, MANIFEST_SCHEMA)
             if found["fingerprint"] != plan.fingerprint:
                 changes = "; ".join(describe_difference(found["semantic"], plan.semantic))

@@ -21,6 +21,7 @@ from intraskill.assets import bank_path, model_directory
 from intraskill.envs.shop import ShopSource
 from intraskill.errors import UserError
 from intraskill.evaluate.settings import EvalPolicySettings, EvalSettings
+from intraskill.policies.openai import check_endpoint
 from intraskill.records import EpisodeJob
 from intraskill.seeds import stable_seed
 from intraskill.skills.bank import Bank, read_bank
@@ -149,6 +150,7 @@ def _read_bank(path: str | None) -> Bank | None:
 
 def _model(policy: EvalPolicySettings) -> dict[str, Any]:
     if policy.base_url is not None:
+        check_endpoint(policy.base_url, policy.extra_body)
         return {"backend": "openai", "name": policy.model}
     return {"backend": "torch", "sha256": model_sha256(model_directory(policy.model)), "dtype": policy.sampler_dtype}
 

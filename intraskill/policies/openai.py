@@ -30,7 +30,8 @@ from intraskill.errors import PolicyUnavailable, UserError
 from intraskill.policies.retry import Refused, Retry, is_loopback, post_json, without_credentials
 from intraskill.records import FinishReason, Message, ToolCall, Turn, TurnRequest
 
-_OURS = frozenset({"model", "messages", "tools", "tool_choice", "stream", "n", "seed", "max_tokens"})
+_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
+_OURS = frozenset({"model", "messages", "tools", "tool_choice", "stream", "n", "seed", *_SAMPLING})
 _FINISH: dict[str, FinishReason] = {"length": "length", "max_tokens": "length", "abort": "abort"}
 _TOO_LONG = re.compile(r"context[ _-]?(length|window)|maximum context|prompt is too long", re.IGNORECASE)
 
@@ -49,6 +50,15 @@ class Endpoint:
     retry: Retry = field(default_factory=Retry)
 
 
+def check_endpoint(base_url: str, extra_body: Mapping[str, Any]) -> None:
+    """Raise `UserError` for an address that is none, and for keys that have a setting of their own."""
+    if urlsplit(base_url).scheme not in ("http", "https"):
+        raise UserError(f"endpoint {base_url!r} is no http(s) URL; give one such as http://127.0.0.1:8000/v1")
+    clash = sorted(_OURS & extra_body.keys())
+    if clash:
+        raise UserError(f"extra_body may not set {', '.join(clash)}; remove it there")
+
+
 class OpenAIPolicy:
     """A `Policy` over one endpoint. Raises `UserError` for settings that cannot work."""
 
@@ -58,13 +68,7 @@ class OpenAIPolicy:
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: dict[str, asyncio.Task[Turn]] = {}
-        if urlsplit(endpoint.base_url).scheme not in ("http", "https"):
-            raise UserError(
-                f"endpoint {endpoint.base_url!r} is no http(s) URL; give one such as http://127.0.0.1:8000/v1"
-            )
-        clash = sorted(_OURS & endpoint.extra_body.keys())
-        if clash:
-            raise UserError(f"extra_body may not set {', '.join(clash)}; remove it there")
+        check_endpoint(endpoint.base_url, endpoint.extra_body)
 
     async def generate(self, request: TurnRequest) -> Turn:
         task = asyncio.ensure_future(self._complete(request))

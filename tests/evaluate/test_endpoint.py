@@ -99,6 +99,15 @@ def test_a_refused_key_stops_at_once_with_one_line(run, model_server):
     assert model_server.requests <= 8
 
 
+def test_a_mistyped_model_name_does_not_take_the_evaluations_name(run, model_server):
+    model_server.fault = lambda body: None if body["model"] == "right" else (404, {}, {"error": "no such model"})
+    with pytest.raises(UserError, match="knows no 'rihgt'"):
+        run(model="rihgt")
+    assert run(model="right")[1]["coverage"]["completed"] == 8
+    with pytest.raises(UserError, match="holds another evaluation"):
+        run(model="rihgt")
+
+
 def test_a_proxy_does_not_come_between(run, monkeypatch):
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")

@@ -118,6 +118,8 @@ def test_a_bank_made_from_test_results_is_refused(make_settings, runs_dir, tmp_p
     [
         ({"sample_size": 41}, "val split has 40 tasks"),
         ({"policy": {"model": "nowhere"}}, "no config.json in nowhere"),
+        ({"policy": {"base_url": "127.0.0.1:30000/v1"}}, "is no http"),
+        ({"policy": {"base_url": "http://h/v1", "extra_body": {"temperature": 0}}}, "may not set temperature"),
         ({"skills": {"path": "nowhere.json"}}, "bank 'nowhere.json': no such file"),
     ],
 )

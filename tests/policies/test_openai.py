@@ -290,8 +290,8 @@ def test_settings_that_cannot_work_are_refused_at_once(monkeypatch):
         policy("http://127.0.0.1/v1", api_key_env="SOME_KEY")
     with pytest.raises(UserError, match="http"):
         policy("127.0.0.1:8000/v1")
-    with pytest.raises(UserError, match="extra_body may not set messages, n"):
-        policy("http://127.0.0.1/v1", extra_body={"n": 2, "messages": []})
+    with pytest.raises(UserError, match="extra_body may not set messages, n, temperature"):
+        policy("http://127.0.0.1/v1", extra_body={"n": 2, "messages": [], "temperature": 0})
 
 
 def test_identity_names_the_endpoint_without_its_credentials():
