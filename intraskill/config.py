@@ -62,7 +62,7 @@ class PolicySettings(Settings):
     tool_schema: Literal["static", "dynamic"] = "static"
     sampling: SamplingSettings = SamplingSettings()
     sampler_dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    threads: int = Field(0, ge=0, description="CPU threads for torch; 0 = all cores")
+    threads: int = Field(0, ge=0, description="CPU threads for torch; 0 = all cores, or OMP_NUM_THREADS")
 
 
 class RolloutSettings(Settings):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import shutil
 import time
 from dataclasses import replace
@@ -61,7 +60,8 @@ class _Training:
     """One run: the driver, the weights, and what ties them together."""
 
     def __init__(self, settings: RunSettings, folder: RunFolder, reporter: Reporter) -> None:
-        torch.set_num_threads(settings.policy.threads or os.cpu_count() or 1)
+        if settings.policy.threads:
+            torch.set_num_threads(settings.policy.threads)
         self.settings, self.folder, self.reporter = settings, folder, reporter
         self.source = open_world(settings.environment, folder.path.parent / ".worlds")
         self.model_dir = model_directory(settings.policy.model)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from intraskill.assets import model_directory
@@ -14,8 +12,9 @@ from intraskill.policies.token import TokenPolicy
 
 
 def load_policy(model: str, dtype: str, threads: int) -> TokenPolicy:
-    """The policy of a model directory or `builtin:NAME`, sampled in `dtype`; `threads` 0 = all cores."""
-    torch.set_num_threads(threads or os.cpu_count() or 1)
+    """The policy of a model directory or `builtin:NAME`, sampled in `dtype`. `threads` 0: as many as torch likes."""
+    if threads:
+        torch.set_num_threads(threads)
     chat = load_chat(model_directory(model))
     weights = load_model(model)
     engine = BatchEngine(weights, eos_ids(weights), dtype=getattr(torch, dtype), version=weights_hash(weights))
