@@ -11,6 +11,7 @@ import pytest
 from intraskill.store import JsonlLog
 
 pytestmark = [pytest.mark.slime, pytest.mark.slow, pytest.mark.timeout(3600)]
+KEY = "secret-key-of-a-test"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -20,7 +21,8 @@ def smoke(out: Path, *words: str) -> str:
     slime = os.environ.get("SLIME_DIR", str(ROOT / "third_party" / "slime"))
     command = [sys.executable, "-m", "intraskill", "slime", "smoke", "--out", str(out), "--slime-dir", slime]
     command += ["--job-path", os.environ.get("SLIME_JOB_PATH", ""), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "WANDB_API_KEY": KEY}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -37,4 +39,7 @@ def test_killed_and_continued_it_draws_what_an_unkilled_run_draws(tmp_path):
     assert "smoke run passed" in smoke(tmp_path / "killed")
     assert drawn(tmp_path / "killed") == drawn(tmp_path / "whole")
     assert "nothing to do" in smoke(tmp_path / "whole")
+    for out in ("whole", "killed"):
+        assert len({path.name.split("-", 3)[3] for path in (tmp_path / out).rglob("offline-run-*")}) == 1
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     shutil.rmtree(tmp_path)
