@@ -8,23 +8,27 @@ longer title give it away (Chinese: five characters).
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 import numpy as np
-from shopsimulator.text import fold, query_tokens
+from shopsimulator.text import fold, has_cjk, query_tokens
 
 _TRIPLES_SHARED = 0.6
 _LETTERS_SHARED = 0.85
 _RUN = 4  # tokens
+_LONG, _LONG_CHINESE = 10, 5  # characters from which a title counts without its spaces
 
 
 class TitleIndex:
     """All titles of a catalog; one-word titles are left out, they are ordinary nouns."""
 
     def __init__(self, titles: Iterable[str]) -> None:
-        tokens_of = {fold(title): query_tokens(title) for title in titles}
+        tokens_of = {title: query_tokens(title) for title in map(plain, titles)}
         self._titles = sorted(title for title, tokens in tokens_of.items() if len(tokens) > 1)
+        self._squeezed = [word for word in map(squeezed, self._titles) if len(word) >= _least(word)]
         self._runs = {run for title in self._titles for run in _runs(tokens_of[title])}
         postings: dict[str, list[int]] = {}
         for row, title in enumerate(self._titles):
@@ -34,11 +38,15 @@ class TitleIndex:
         self._sizes = np.array([len(_triples(title)) for title in self._titles])
 
     def find(self, text: str) -> Iterator[tuple[str, str]]:
-        """(`title` or `title_fragment`, the passage) of at most one title of each kind in a folded text."""
+        """(`title` or `title_fragment`, the passage) of at most one title of each kind in a plain text."""
         if passage := next(self._passages(text), None):
             yield "title", passage
         if fragment := next((run for run in _runs(query_tokens(text)) if run in self._runs), None):
             yield "title_fragment", " ".join(fragment)
+
+    def spelt_out(self, whole: str) -> str | None:
+        """A title that stands in a squeezed text."""
+        return next((title for title in self._squeezed if title in whole), None)
 
     def _passages(self, text: str) -> Iterator[str]:
         found = [self._postings[triple] for triple in _triples(text) if triple in self._postings]
@@ -48,6 +56,21 @@ class TitleIndex:
         for row in np.flatnonzero(shared >= _TRIPLES_SHARED):
             if passage := _similar_passage(text, self._titles[row]):
                 yield passage
+
+
+def plain(text: str) -> str:
+    """Folded, and without accents."""
+    bare = "".join(c for c in unicodedata.normalize("NFD", fold(text)) if unicodedata.category(c) != "Mn")
+    return unicodedata.normalize("NFC", bare)
+
+
+def squeezed(text: str) -> str:
+    """A plain text's letters and digits, run together."""
+    return re.sub(r"[\W_]+", "", text)
+
+
+def _least(word: str) -> int:
+    return _LONG_CHINESE if has_cjk(word) else _LONG
 
 
 def _triples(text: str) -> set[str]:
