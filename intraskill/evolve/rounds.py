@@ -265,26 +265,8 @@ class RoundDriver:
     def _in_force(self) -> tuple[Bank, Curriculum]:
         """Bank and curriculum of the round in progress, read and checked once a round."""
         if self._round is None or self._round[0] != self.round_index:
-            self._round = self.round_index, self._read_round()
+            self._round = self.round_index, read_round(self.folder, self.round_index, self.settings.seed)
         return self._round[1]
-
-    def _read_round(self) -> tuple[Bank, Curriculum]:
-        folder = self.folder.round_dir(self.round_index)
-        path, bank_path = folder / "curriculum.json", folder / "skill_bank.json"
-        record, bank = read_json(path, None, CurriculumShape), read_bank(bank_path)
-        if record.get("bank_sha256", bank.sha256) != bank.sha256:
-            raise UserError(
-                f"{bank_path} was changed after its round began; put it back, or start a run with the new bank"
-            )
-        curriculum, name = parse_curriculum(record, str(path)), self._curriculum_name(self.round_index)
-        if curriculum.curriculum_id != name:
-            raise UserError(
-                f"{path} belongs to {curriculum.curriculum_id}, not to {name}; restore the round's own file"
-            )
-        measured = [(chunk.skill_id, chunk.contribution) for chunk in bank.chunks]
-        if [(item.skill_id, item.contribution) for item in curriculum.probabilities] != measured:
-            raise UserError(f"{path} was made for another bank than skill_bank.json beside it; restore both")
-        return bank, curriculum
 
     def _closing_step(self, index: int) -> int:
         """The step after which round `index` closes; 0 for Gate A."""
@@ -293,9 +275,6 @@ class RoundDriver:
     def _heading(self, kind: str, index: int) -> dict[str, Any]:
         step = self._closing_step(index)
         return {"kind": kind, "round": index, "step": step, "rollout/step": step}
-
-    def _curriculum_name(self, index: int) -> str:
-        return f"seed-{self.settings.seed}/round-{index:03d}"
 
     def _first_gate_needed(self) -> bool:
         first = self.settings.gate.first
@@ -396,7 +375,7 @@ class RoundDriver:
 
     def _prepare_round(self, index: int, bank: Bank) -> None:
         settings, folder = self.settings.curriculum, self.folder.round_dir(index)
-        name = self._curriculum_name(index)
+        name = _curriculum_name(self.settings.seed, index)
         curriculum = build_curriculum(bank, settings.q, settings.rho_min, settings.rho_max, name)
         write_bank(folder / "skill_bank.json", bank)
         write_json_atomic(folder / "curriculum.json", {**curriculum_record(curriculum), "bank_sha256": bank.sha256})
@@ -405,6 +384,25 @@ class RoundDriver:
     def _advance(self, state: RunState) -> None:
         self.folder.write_state(state)
         self.state = state
+
+
+def read_round(folder: RunFolder, index: int, seed: int) -> tuple[Bank, Curriculum]:
+    """Bank and curriculum of round `index`. Raises `UserError` when they are not what the round was set up with."""
+    path, bank_path = folder.round_dir(index) / "curriculum.json", folder.round_dir(index) / "skill_bank.json"
+    record, bank = read_json(path, None, CurriculumShape), read_bank(bank_path)
+    if record.get("bank_sha256", bank.sha256) != bank.sha256:
+        raise UserError(f"{bank_path} was changed after its round began; put it back, or start a run with the new bank")
+    curriculum, name = parse_curriculum(record, str(path)), _curriculum_name(seed, index)
+    if curriculum.curriculum_id != name:
+        raise UserError(f"{path} belongs to {curriculum.curriculum_id}, not to {name}; restore the round's own file")
+    measured = [(chunk.skill_id, chunk.contribution) for chunk in bank.chunks]
+    if [(item.skill_id, item.contribution) for item in curriculum.probabilities] != measured:
+        raise UserError(f"{path} was made for another bank than skill_bank.json beside it; restore both")
+    return bank, curriculum
+
+
+def _curriculum_name(seed: int, index: int) -> str:
+    return f"seed-{seed}/round-{index:03d}"
 
 
 def _trace(episode: Episode, provenance: Mapping[str, Any], bank: Bank) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Job:
         index = closed - 1 if step else -1
         rows = round_rows(self.folder.metrics.read(), index, step)
         rewards = [float(row["reward_mean"]) for row in rows if row.get("condition") == "skill_free"]
-        return rewards, evaluation_metrics(rows, rollout_id)
+        return rewards, evaluation_metrics(rows, max(0, step - 1))
 
     def save(self, rollout_id: int) -> None:
         """Leave a note beside the checkpoint that says which run and step it belongs to."""

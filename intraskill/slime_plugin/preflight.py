@@ -24,6 +24,7 @@ from shopsimulator.errors import ShopError
 from intraskill.agent.parsing import parse_reply
 from intraskill.assets import bank_path, model_directory
 from intraskill.errors import IntraSkillError, UserError
+from intraskill.evolve.rounds import read_round
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.run_folder import RUN_SCHEMA, RunFolder
 from intraskill.skills.bank import read_bank
@@ -212,7 +213,7 @@ def _environment(launch: Launch) -> Iterator[str]:
 
 
 def _run_folder(launch: Launch) -> Iterator[str]:
-    read_bank(bank_path(launch.settings.bank))
+    bank = read_bank(bank_path(launch.settings.bank))
     holder = lock_holder(launch.run)
     if holder is not None:
         yield f"{launch.run} is in use by process {holder}; wait for it to end, or stop it"
@@ -228,7 +229,15 @@ def _run_folder(launch: Launch) -> Iterator[str]:
     changes = describe_difference(recorded["semantic"]["settings"], launch.settings.method().semantic())
     if changes:
         yield f"{launch.run} belongs to a run with other settings ({'; '.join(changes)}); choose another name"
+    meaning = recorded["semantic"]
+    if meaning.get("bank_sha256", bank.sha256) != bank.sha256:
+        yield f"bank: {launch.settings.bank} is not what {launch.run} began with; put it back, or choose another name"
+    weights = model_sha256(model_directory(launch.settings.policy.model))
+    if meaning.get("model_sha256", weights) != weights:
+        yield f"policy.model: its weights are not those {launch.run} began with; put them back, or choose another name"
     state = RunFolder(launch.run).read_state()
+    if state.opened and not state.finished:
+        read_round(RunFolder(launch.run), state.rounds_closed, launch.settings.seed)
     if step > state.step:
         yield (
             f"{launch.checkpoints} is at step {step}, {launch.run} only at step {state.step}; they do not belong "

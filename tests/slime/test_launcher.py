@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from intraskill.commands.slime import write_job_file
+from intraskill.run_folder import RunFolder, RunState
 from intraskill.slime_plugin.arguments import check_arguments, load_slime_settings, method_arguments
 from intraskill.slime_plugin.preflight import SUPPORTED_SLIME
 
@@ -184,6 +185,19 @@ def test_a_terminated_launcher_ends_what_it_started_and_leaves_the_checkpoint(re
     checkpoints = ready.folder / "runs" / "launched" / "checkpoints"
     assert (checkpoints / "latest_checkpointed_iteration.txt").read_text() == "1"
     assert (checkpoints / "iter_0000001" / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_a_finished_run_has_nothing_to_do(ready):
+    settings = load_slime_settings(ready.environment["CONFIG"])
+    run = RunFolder(ready.folder / "runs" / "launched")
+    run.claim(settings.method(), {})
+    run.write_state(RunState(step=80, rounds_closed=4, opened=True, finished=True))
+    (run.path / "checkpoints").mkdir()
+    (run.path / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("79")
+    code, out, err = ready.run()
+    assert (code, out.count("\n")) == (0, 1), err
+    assert "nothing to do" in err
+    assert not ready.said_file.exists(), "no job was started"
 
 
 def test_a_service_that_somebody_else_started_is_left_alone(ready):

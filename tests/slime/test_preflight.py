@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from intraskill.assets import bank_path
 from intraskill.errors import UserError
 from intraskill.run_folder import RunFolder, RunState
+from intraskill.skills.bank import read_bank, write_bank
+from intraskill.skills.curriculum import build_curriculum, curriculum_record
 from intraskill.slime_plugin import preflight
 from intraskill.slime_plugin.arguments import SlimeRunSettings
 from intraskill.slime_plugin.preflight import Launch, checkpoint_step, plan, problems
+from intraskill.store import write_json_atomic
 
 
 @pytest.fixture
@@ -113,6 +117,38 @@ def test_other_settings_in_the_same_folder_are_named(launch):
     changed = launch.settings.model_copy(update={"seed": 9})
     (problem,) = problems(replace(launch, settings=changed))
     assert "seed: 0 -> 9" in problem
+
+
+def test_another_bank_or_model_than_the_run_began_with_is_named(launch):
+    bank = read_bank(bank_path(launch.settings.bank))
+    weights = preflight.model_sha256(Path(launch.settings.policy.model))
+    RunFolder(launch.run).claim(launch.settings.method(), {"bank_sha256": bank.sha256, "model_sha256": weights})
+    assert problems(launch) == []
+    (Path(launch.settings.policy.model) / "model.safetensors").write_bytes(b"other weights")
+    (problem,) = problems(launch)
+    assert "policy.model: its weights are not those" in problem
+    path = launch.run / "run.json"
+    path.write_text(path.read_text().replace(bank.sha256, "0" * 64).replace(weights, "0" * 64))
+    assert [problem.split(":")[0] for problem in problems(launch)] == ["bank", "policy.model"]
+
+
+def test_a_bank_or_curriculum_edited_by_hand_is_noticed_before_the_job_starts(launch):
+    folder, settings = RunFolder(launch.run), launch.settings
+    folder.claim(settings.method(), {})
+    folder.write_state(RunState(opened=True))
+    chunks = tuple(replace(chunk, contribution=0.1) for chunk in read_bank(bank_path(settings.bank)).chunks)
+    bank = replace(read_bank(bank_path(settings.bank)), chunks=chunks)
+    write_bank(folder.round_dir(0) / "skill_bank.json", bank)
+    curriculum = curriculum_record(build_curriculum(bank, 0.2, 0.2, 0.9, "seed-0/round-000"))
+    path = folder.round_dir(0) / "curriculum.json"
+    write_json_atomic(path, {**curriculum, "bank_sha256": bank.sha256})
+    assert problems(launch) == []
+    write_json_atomic(path, {**curriculum, "bank_sha256": bank.sha256, "curriculum_id": "seed-0/round-003"})
+    (problem,) = problems(launch)
+    assert "belongs to seed-0/round-003" in problem
+    write_bank(folder.round_dir(0) / "skill_bank.json", replace(bank, chunks=chunks[:-1]))
+    (problem,) = problems(launch)
+    assert "skill_bank.json was changed" in problem
 
 
 def tracker(launch, iteration) -> None:
