@@ -174,7 +174,13 @@ def _choose(
     facts: Facts,
     limits: Limits,
 ) -> tuple[Abstraction, str | None]:
-    """The first text that may become a candidate, or the first text and the last reason why none may."""
+    """The first text that may become a candidate, or the first text and the last reason why none may.
+
+    The firewall comes first: what it refuses must not stand in the records of what was dropped, either.
+    """
+    texts = [text for text in texts if not check(text, facts)] or list(texts[:1])
+    if check(texts[0], facts):
+        return texts[0], "firewall"
     if len(cluster.lessons) < limits.min_cards:
         return texts[0], "too_few_cards"
     if cluster.operation == "REWRITE" and cluster.target not in bank.ids:
@@ -192,8 +198,6 @@ def _choose(
             reason = "duplicate_of_candidate"
         elif (cluster.target or "", key) in rejected:
             reason = "rejected_before"
-        elif check(text, facts):
-            reason = "firewall"
         else:
             return text, None
     return texts[0], reason

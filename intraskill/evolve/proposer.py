@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from shopsimulator.catalog import Catalog
 from shopsimulator.engine import ShopSettings, ShopWorld
@@ -53,6 +53,7 @@ from intraskill.skills.bank import Bank
 from intraskill.store import JsonlLog, fingerprint, read_json, write_json_atomic
 
 Merge = Callable[[Sequence[Lesson], Bank], Coroutine[Any, Any, "Groups | None"]]
+Result = TypeVar("Result")
 CANDIDATES_SCHEMA = "intraskill-candidates-v1"
 SUMMARY_SCHEMA = "intraskill-analysis-v1"
 
@@ -79,7 +80,7 @@ class Proposer:
         self._ledger = Ledger(folder.ledger)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analyst")
         self._running: list[Future[None]] = []
-        self._working: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
+        self._working: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._busy_s = 0.0
 
     def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
@@ -127,20 +128,26 @@ class Proposer:
         new = [case for case in cases if case.card_id(self._analyst.name) not in known]
         if new:
             started = time.monotonic()
-            asyncio.run(self._append(log, new))
+            asyncio.run(self._own(self._append(log, new)))
             self._busy_s += time.monotonic() - started
+
+    async def _own(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do the work so that `close` can give it up."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._working = (asyncio.get_running_loop(), task)
+        try:
+            return await work
+        finally:
+            self._working = None
 
     async def _append(self, log: JsonlLog, cases: Sequence[Case]) -> None:
         limit = asyncio.Semaphore(self._concurrency)
         tasks = [asyncio.ensure_future(self._card(case, limit)) for case in cases]
-        own = asyncio.current_task()
-        assert own is not None
-        self._working = (asyncio.get_running_loop(), own)
         try:
             for task in tasks:
                 log.append(card_record(await task))
         finally:
-            self._working = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -163,7 +170,7 @@ class Proposer:
                 return _parse_compiled(found)
         released = (release(card, self._facts)[0] for card in cards)
         lessons: list[Lesson] = [lesson for lesson in released if lesson is not None]
-        groups = asyncio.run(self._merge(lessons, bank)) if self._merge else None
+        groups = asyncio.run(self._own(self._merge(lessons, bank))) if self._merge else None
         ledger = self._ledger.rows(round_index)
         compiled = compile_candidates(lessons, bank, ledger, self._facts, self._limits, groups)
         write_json_atomic(

@@ -163,6 +163,9 @@ def test_a_text_the_firewall_refuses_becomes_no_candidate():
     result = compiled([lesson(i, "shelf", text=leaky) for i in range(3)])
     assert [d.reason for d in result.dropped] == ["firewall"]
     assert "norvik" not in str(result.dropped)  # the record goes where the candidates go
+    alone = compiled([lesson(0, "shelf", text=leaky)])
+    assert [d.reason for d in alone.dropped] == ["firewall"]  # also where it would have been dropped anyway
+    assert "norvik" not in str(alone.dropped)
 
 
 def test_a_full_prompt_gets_full_sentences():

@@ -16,11 +16,12 @@ from shopsimulator.catalog import Catalog, Product, PurchaseTask
 from shopsimulator.wording import Rendering, Words, words
 
 from intraskill.errors import TechnicalFailure
-from intraskill.evolve.cards import Card, Channel, PrivilegedAudit, card_id
+from intraskill.evolve.cards import Card, Channel, PrivilegedAudit, card_id, card_record
 from intraskill.evolve.firewall import Facts, held_back, release
 from intraskill.protocol import Environment
 from intraskill.records import Reset, StepResult
 from intraskill.skills.bank import Bank
+from intraskill.store import encode
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,13 @@ async def checked_card(analyst: Analyst, case: Case, facts: Facts) -> Card:
     """The analyst's card after the firewall; the only place where an analyst's failure is caught."""
     try:
         card = await analyst.analyse(case)
+        _, hits = release(card, facts)
+        card = held_back(card, hits) if hits else card
+        encode(card_record(card))  # half a character, which a model can write in JSON, fits into no file
     except Exception as error:  # whatever an analyst does wrong must not end a run
-        name = type(error).__name__
-        return no_proposal(case, analyst.name, f"analyst_failed: {name}: {' '.join(str(error).split())}")
-    _, hits = release(card, facts)
-    return held_back(card, hits) if hits else card
+        said = " ".join(str(error).split()).encode("utf-8", "replace").decode("utf-8")
+        return no_proposal(case, analyst.name, f"analyst_failed: {type(error).__name__}: {said}")
+    return card
 
 
 def bare_audit(case: Case) -> PrivilegedAudit:

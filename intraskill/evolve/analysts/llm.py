@@ -167,6 +167,6 @@ def _procedure(value: Any) -> tuple[str, ...]:
 def _decoded(text: str) -> list[Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, list) else [line for line in text.splitlines() if line.strip()]

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intraskill.errors import IntraSkillError
 from intraskill.evolve.analysts.dialogue import Dialogue, tool
 from intraskill.evolve.analysts.llm import abstraction
 from intraskill.evolve.cards import Abstraction, Lesson
@@ -59,7 +58,7 @@ async def merge_lessons(policy: Policy, lessons: Sequence[Lesson], bank: Bank, n
                 return parse_groups(call.arguments, lessons)
             except ValueError as error:
                 dialogue.reject(str(error))
-    except IntraSkillError as error:
+    except Exception as error:  # whatever goes wrong here must not end a run
         log.warning("lessons are clustered by rule: %s", error)
         return None
 

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from intraskill.config import AnalystSettings
 from intraskill.errors import UserError
-from intraskill.evolve.analysts.base import Case
+from intraskill.evolve.analysts.base import Case, no_proposal
 from intraskill.evolve.analysts.llm import LlmAnalyst
 from intraskill.evolve.analysts.merge import merge_lessons
 from intraskill.evolve.cards import Abstraction, Lesson
@@ -242,7 +243,7 @@ async def cards_of(analyst, facts, case, tmp_path):
         ([PlainTextResponse("down", 503)], "HTTP 503"),
         ([PlainTextResponse("slow down", 429)], "HTTP 429"),
         ([PlainTextResponse("<html>", 200)], "JSONDecodeError"),
-        ([JSONResponse({"choices": []})], "without a choice"),
+        ([JSONResponse({"choices": []})], "gave no chat completion"),
         ([PlainTextResponse("no", 401)], "refuses access"),
         ([PlainTextResponse("no", 404)], "knows no 'm'"),
     ],
@@ -358,6 +359,7 @@ async def test_lessons_are_merged_by_the_model(model_server):
         ([group(0), group(0)], "is in another group already"),
         ([group(0, 1)], "mixes operations or targets"),
         ([group(0, procedure=[])], "procedure must be a list"),
+        ([group(0, procedure="[" * 100_000)], "procedure[0] has 100000 characters"),
     ],
 )
 async def test_a_faulty_merge_is_sent_back_and_then_done_by_rule(model_server, caplog, groups, told):
@@ -368,6 +370,54 @@ async def test_a_faulty_merge_is_sent_back_and_then_done_by_rule(model_server, c
         assert await merge_lessons(policy(server), lessons, Bank(), "merge") is None
     assert told in server.requests[1]["messages"][-1]["content"]
     assert "clustered by rule" in caplog.text
+
+
+async def test_a_merge_that_breaks_is_done_by_rule(model_server, caplog):
+    """Brackets without end bring the JSON reader down, not the run."""
+    server = model_server(reply("submit_groups", {"groups": "[" * 100_000}))
+    with caplog.at_level(logging.WARNING):
+        assert await merge_lessons(policy(server), [lesson(0)], Bank(), "merge") is None
+    assert "clustered by rule" in caplog.text
+
+
+async def test_a_merge_under_way_can_be_given_up(analyst_world, case, facts, model_server, tmp_path):
+    hanging = model_server({})
+    hanging.answers = [hanging.hang]
+    case, moves, _ = case
+
+    async def merge(lessons, bank):
+        client = policy(hanging, timeout_s=60)
+        try:
+            return await merge_lessons(client, lessons, bank, "m")
+        finally:
+            await client.close()
+
+    analyst = LlmAnalyst(analyst_world, policy(model_server(*moves, submit())))
+    proposer = Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), 1, merge)
+    task = asyncio.ensure_future(proposer.candidates(0, case.bank, [case.trace]))
+    await asyncio.to_thread(hanging.asked.wait, 20)
+    await asyncio.wait_for(asyncio.to_thread(proposer.close), 20)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not (tmp_path / "rounds/round-000/analysis/candidates.json").exists()
+
+
+class Halved:
+    """An analyst whose private notes no file can hold."""
+
+    name = "rules"
+
+    async def analyse(self, case):
+        card = no_proposal(case, self.name, "said")
+        return replace(card, privileged_audit=replace(card.privileged_audit, notes="half a character: \ud800"))
+
+    async def close(self):
+        pass
+
+
+async def test_a_card_that_no_file_can_hold_is_a_failed_analysis(case, facts, tmp_path):
+    (card,), _ = await cards_of(Halved(), facts, case[0], tmp_path)
+    assert card["reason"].startswith("analyst_failed: TypeError")
 
 
 async def test_candidates_compiled_by_a_model_are_read_back_after_a_kill(
