@@ -164,15 +164,6 @@ def test_the_job_runs_with_its_service_and_keys_stay_in_the_environment(ready):
     assert not alive(service_pids(ready, said["ps"])), "the service it started is stopped"
 
 
-def test_the_next_start_continues_the_same_wandb_run(ready):
-    ready.run()
-    first = ready.said()["environment"]["WANDB_RUN_ID"]
-    ready.said_file.unlink()
-    shutil.rmtree(ready.folder / "runs" / "launched" / "checkpoints")
-    ready.run()
-    assert ready.said()["environment"]["WANDB_RUN_ID"] == first
-
-
 def test_a_terminated_launcher_ends_what_it_started_and_leaves_the_checkpoint(ready):
     process = ready.start(JOB_S="600")
     said = ready.said()

@@ -13,6 +13,7 @@ from intraskill.skills.bank import read_bank, write_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
 from intraskill.slime_plugin import preflight
 from intraskill.slime_plugin.arguments import SlimeRunSettings
+from intraskill.slime_plugin.launch import wandb_run_id
 from intraskill.slime_plugin.preflight import Launch, checkpoint_step, plan, problems
 from intraskill.store import write_json_atomic
 
@@ -149,6 +150,11 @@ def test_a_bank_or_curriculum_edited_by_hand_is_noticed_before_the_job_starts(la
     write_bank(folder.round_dir(0) / "skill_bank.json", replace(bank, chunks=chunks[:-1]))
     (problem,) = problems(launch)
     assert "skill_bank.json was changed" in problem
+
+
+def test_every_start_of_a_run_folder_continues_one_wandb_run(launch, tmp_path):
+    assert wandb_run_id(launch) == wandb_run_id(replace(launch, gpus=8, save_interval=5))
+    assert wandb_run_id(launch) != wandb_run_id(replace(launch, run=tmp_path / "elsewhere" / "r"))
 
 
 def tracker(launch, iteration) -> None:
