@@ -32,7 +32,7 @@ from intraskill.records import Episode, EpisodeJob, Group
 from intraskill.rollout.collect import Collected, collect_in_completion_order, collect_in_submission_order
 from intraskill.rollout.filter import GroupFilter
 from intraskill.rollout.groups import GroupPlan, retry_all_wrong, run_group
-from intraskill.rollout.jobs import JobPlan, Outcome, run_jobs
+from intraskill.rollout.jobs import JobPlan, Outcome, completed_outcomes, run_jobs
 from intraskill.rollout.metrics import mean, standard_error, step_metrics
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.rollout.tasks import TaskStream
@@ -238,21 +238,42 @@ class RoundDriver:
     async def complete_gate(self, index: int) -> GateResult:
         """Run what an incomplete gate lacks, at the checkpoint it stands for; episodes it holds are not run again.
 
-        If no step was taken since, the next round starts from what it selects; else it only completes the record.
+        If no step was taken since, the next round starts from what it selects, and the bank it selects is evaluated
+        anew; else it only completes the record. After a kill, calling it again does what is left.
         Raises `UserError` when there is nothing to complete or the weights are others.
         """
         path = self.folder.gate_dir(index) / "contributions.json"
         record = read_json(path, None, GateShape)
-        if record.get("complete", True):
+        latest = index + 1 == self.round_index and self.state.step == self._closing_step(index)
+        if record.get("complete", True) and (not latest or self._taken_up(index)):
             raise UserError(f"{path}: this gate is complete; nothing is left to run")
         if record.get("checkpoint_id") != self.checkpoint:
             raise UserError(f"{path} stands for {record.get('checkpoint_id')}, the policy is {self.checkpoint}")
         bank = self.initial_bank if index < 0 else read_bank(self.folder.round_dir(index) / "skill_bank.json")
         result = await self._gate(index, bank)
-        latest = index + 1 == self.round_index and self.state.step == self._closing_step(index)
-        if latest and result.complete and not self.finished:
-            self._prepare_round(index + 1, result.bank)
+        if latest and result.complete:
+            if not self.finished:
+                self._prepare_round(index + 1, result.bank)
+            if self._outdated(index, result.bank):
+                (self.folder.gate_dir(index) / "equipped.jsonl").unlink()
+            await self._evaluate(index, result.bank)
         return result
+
+    def _taken_up(self, index: int) -> bool:
+        """Whether the next round and the evaluation of the whole bank rest on what this gate selected."""
+        folder, after = self.folder.gate_dir(index), self.folder.round_dir(index + 1) / "skill_bank.json"
+        selected = read_bank(folder / "selected_skill_bank.json")
+        if not self.finished and read_bank(after) != selected:
+            return False
+        scored = len(completed_outcomes(JsonlLog(folder / "equipped.jsonl")))
+        whole = scored == self.settings.gate.tasks or not self.settings.evaluation.equipped
+        return whole and not self._outdated(index, selected)
+
+    def _outdated(self, index: int, bank: Bank) -> bool:
+        """Whether the round's evaluation of the whole bank showed other chunks than these."""
+        shown = [(chunk.skill_id, chunk.visible()) for chunk in bank.chunks]
+        rows = JsonlLog(self.folder.gate_dir(index) / "equipped.jsonl").read()
+        return any([(skill["skill_id"], skill["content"]) for skill in row["selected_skills"]] != shown for row in rows)
 
     def bank(self) -> Bank:
         """The bank of the round in progress. Raises `UserError` when it is not the one the round was set up with."""

@@ -68,11 +68,14 @@ async def test_an_incomplete_gate_keeps_the_bank_and_says_so(stopped):
 async def test_completing_it_runs_only_what_is_missing_and_sets_up_the_next_round(stopped):
     driver, flaky = stopped
     driver.wave_size = 1
-    flaky.resets.clear()
+    logs = [JsonlLog(driver.folder.gate_dir(0) / f"{name}.jsonl") for name in ("bare", "masked")]
+    before = [log.read() for log in logs]
     result = await driver.complete_gate(0)
     assert result.complete
-    assert set(flaky.resets) == flaky.broken
-    assert len(flaky.resets) == 4  # bare and masked
+    for log, rows in zip(logs, before):
+        after = log.read()
+        assert after[: len(rows)] == rows
+        assert {row["job"]["task_id"] for row in after[len(rows) :]} == flaky.broken
     assert read_json(driver.folder.gate_dir(0) / "contributions.json")["complete"] is True
     assert driver.bank().ids == result.bank.ids
     rows = JsonlLog(driver.folder.path / "ledger.jsonl").read()
@@ -80,6 +83,43 @@ async def test_completing_it_runs_only_what_is_missing_and_sets_up_the_next_roun
     assert {row["result"] for row in judged} > {"gate_incomplete"}
     assert all(row["effect"] is not None for row in judged if row["result"] != "gate_incomplete")
     driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
+
+
+def shown(driver):
+    """What the round's evaluation of the whole bank showed, by task."""
+    rows = JsonlLog(driver.folder.gate_dir(0) / "equipped.jsonl").read()
+    return {row["job"]["task_id"]: [skill["content"] for skill in row["selected_skills"]] for row in rows}
+
+
+async def test_completing_it_evaluates_the_bank_it_selects(stopped):
+    driver, _ = stopped
+    before = [chunk.visible() for chunk in driver.bank().chunks]
+    assert before in shown(driver).values()
+    result = await driver.complete_gate(0)
+    selected = [chunk.visible() for chunk in result.bank.chunks]
+    assert selected != before
+    assert shown(driver) == dict.fromkeys(driver.splits.validation[:40], selected)
+    rows = [row for row in driver.folder.metrics.read() if row.get("condition") == "equipped" and row["round"] == 0]
+    assert [row["n"] for row in rows] == [38, 40]
+
+
+@pytest.mark.parametrize("lost", ["next bank", "evaluation"])
+async def test_a_completion_that_was_killed_is_finished_by_the_next_one(stopped, lost):
+    driver, flaky = stopped
+    old = read_bank(driver.folder.round_dir(1) / "skill_bank.json")
+    result = await driver.complete_gate(0)
+    evaluation = driver.folder.gate_dir(0) / "equipped.jsonl"
+    if lost == "next bank":
+        driver._prepare_round(1, old)
+    else:
+        evaluation.write_bytes(b"".join(evaluation.read_bytes().splitlines(keepends=True)[:7]))
+    flaky.resets.clear()
+    again = await driver.complete_gate(0)
+    assert again.bank == result.bank == driver.bank()
+    assert len(shown(driver)) == 40
+    assert len(flaky.resets) <= 40
+    with pytest.raises(UserError, match="is complete"):
+        await driver.complete_gate(0)
 
 
 async def test_after_further_steps_only_the_record_is_completed(stopped):
