@@ -200,12 +200,25 @@ def _start_run(run_dir: Path, settings: RunSettings, run_id: str) -> Any:
         reinit="create_new",
         settings=quiet,
     )
+    name_axes(run)
+    return run
+
+
+def name_axes(run: Any) -> None:
+    """Draw every family over the step it belongs to, never over W&B's own count of logging calls."""
     for axis in ("rollout/step", "train/step", "round"):
         run.define_metric(axis, hidden=True)
     run.define_metric("train/*", step_metric="train/step")
     for family in ("rollout/*", "gate/*", "eval/*", "analysis/*", "timing/*"):
         run.define_metric(family, step_metric="rollout/step")
-    return run
+
+
+def name_axes_of_current_run() -> None:
+    """The same for a run that somebody else started in this process, if there is one."""
+    import wandb
+
+    if wandb.run is not None:
+        name_axes(wandb.run)
 
 
 def _gate_extras(run: Any, run_dir: Path, round_index: int) -> dict[str, Any]:

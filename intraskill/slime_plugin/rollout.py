@@ -12,6 +12,7 @@ from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.utils.types import Sample
 
 from intraskill.records import Group
+from intraskill.report.wandb_sink import name_axes_of_current_run
 from intraskill.slime_plugin.owner import validation_data
 from intraskill.slime_plugin.samples import group_samples, prefix_cache
 
@@ -20,6 +21,8 @@ def generate_rollout(
     args: Any, rollout_id: int, data_source: Any, evaluation: bool = False
 ) -> RolloutFnTrainOutput | RolloutFnEvalOutput:
     """slime's entry point; the parameter names are part of its contract."""
+    if getattr(args, "use_wandb", False):
+        name_axes_of_current_run()  # slime names its own families only
     if evaluation:
         rewards, metrics = data_source.job.evaluate(rollout_id)
         return RolloutFnEvalOutput(data=validation_data(rewards), metrics=metrics)
