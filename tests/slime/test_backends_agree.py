@@ -18,6 +18,7 @@ from intraskill.slime_plugin.samples import group_samples
 from intraskill.slime_plugin.smoke import smoke_settings
 from intraskill.store import JsonlLog, read_json
 
+pytestmark = pytest.mark.timeout(600)
 SIBLINGS, STEPS = 3, 2
 
 

@@ -19,6 +19,7 @@ from intraskill.run_folder import RunFolder, RunState
 from intraskill.slime_plugin.arguments import check_arguments, load_slime_settings, method_arguments
 from intraskill.slime_plugin.preflight import SUPPORTED_SLIME
 
+pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "secret-key-of-a-test"
 JOB = """
@@ -88,7 +89,7 @@ class Launcher:
 
     def run(self, *words: str, **variables: str) -> tuple[int, str, str]:
         process = self.start(*words, **variables)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=200)
         return process.returncode, out, err
 
     def said(self) -> dict:
