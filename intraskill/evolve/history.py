@@ -1,7 +1,8 @@
 """What became of every chunk of a run, read from its files.
 
 A chunk's history is a list of events: it was there from the start, or came as a candidate on the evidence of so many
-cards; gates measured it; it was rewritten; it left, and why. Each event carries the gate's coefficient with a 95 %
+cards; gates measured it; it was rewritten; it left, and why. A gate that was completed only after the next round had
+begun changed no bank, and its events say so. Each event carries the gate's coefficient with a 95 %
 interval (from the classical standard error, as published), so a reader can judge the decision.
 """
 
@@ -68,8 +69,21 @@ def bank_history(run: Path) -> list[Event]:
     for index in (-1, *_rounds(run)):
         path = folder.gate_dir(index) / "contributions.json"
         if path.exists():
-            events += _gate_events(read_json(path, None, GateShape), index, evidence)
+            late = _late(folder, index)
+            events += _gate_events(read_json(path, None, GateShape), index, evidence, late)
+            rewritten = (event for event in events if event.event == "rewritten" and event.round == index)
+            evidence |= {event.chunk: event.cards for event in rewritten}  # its text now rests on these cards
     return events
+
+
+def _late(folder: RunFolder, index: int) -> bool:
+    """Whether the round after this gate has another bank than the gate selected."""
+    selected, after = folder.gate_dir(index) / "selected_skill_bank.json", folder.round_dir(index + 1)
+    return (
+        selected.exists()
+        and (after / "skill_bank.json").exists()
+        and read_bank(selected) != read_bank(after / "skill_bank.json")
+    )
 
 
 def _rounds(run: Path) -> list[int]:
@@ -93,13 +107,15 @@ def bank_difference(old: Bank, new: Bank) -> dict[str, list[str]]:
     }
 
 
-def _gate_events(gate: Mapping[str, Any], index: int, evidence: Mapping[str, int]) -> Iterator[Event]:
+def _gate_events(gate: Mapping[str, Any], index: int, evidence: Mapping[str, int], late: bool) -> Iterator[Event]:
     for row in gate["contributions"]:
         coefficient, error = row.get("coefficient"), row.get("standard_error")
         interval = None
         if coefficient is not None and error is not None:
             interval = (coefficient - _Z * error, coefficient + _Z * error)
         event, why = _verdict(row, gate.get("complete", True))
+        if late and event in ("added", "rewritten", "replaced", "left"):
+            event, why = "not taken up", "measured when the next round had begun"
         yield Event(
             chunk=row["logical_chunk_id"],
             text=row["intervention_id"],
@@ -122,6 +138,8 @@ def _verdict(row: Mapping[str, Any], complete: bool) -> tuple[str, str]:
         if not candidate:
             return "kept", ""
         return ("rewritten" if row.get("operation") == "REWRITE" else "added"), ""
+    if status == "rewrite_loser" and not candidate:
+        return "replaced", _LEFT[status]
     return ("turned down" if candidate else "left"), _LEFT.get(status, str(status))
 
 

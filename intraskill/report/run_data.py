@@ -28,7 +28,8 @@ class GateFile:
     """One gate's result. `contributions` keep the order of the regression's columns.
 
     A gate that isn't `complete` (some task could not be scored) has no coefficients and leaves the bank as it was.
-    `kept` and `dropped` are the chunks of the next bank and those that were measured and let go.
+    `kept` are the chunks of the next bank, `dropped` those of the old one that it lacks: a rewritten chunk keeps its id,
+    a candidate that was turned down never was in a bank.
     """
 
     round: int
@@ -41,8 +42,8 @@ class GateFile:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        gone = [row for row in self.contributions if row.get("status", "selected") != "selected"]
-        return tuple(str(row["intervention_id"]) for row in gone)
+        old = [str(row["intervention_id"]) for row in self.contributions if row["kind"] == "current"]
+        return tuple(name for name in old if name not in self.kept)
 
     @property
     def measured(self) -> tuple[Row, ...]:

@@ -1,6 +1,7 @@
 """The cold start: two channels to one draft, two gates, and what is refused on the way."""
 
 import json
+import shutil
 
 import pytest
 
@@ -10,8 +11,8 @@ from intraskill.evolve.cards import Abstraction, Lesson
 from intraskill.evolve.coldstart import ColdStart, draft_clusters
 from intraskill.evolve.history import bank_difference, bank_history, banks_of
 from intraskill.progress import Reporter
-from intraskill.skills.bank import Bank, read_bank
-from intraskill.store import JsonlLog, read_json
+from intraskill.skills.bank import Bank, read_bank, write_bank
+from intraskill.store import JsonlLog, read_json, write_json_atomic
 
 
 @pytest.fixture
@@ -129,9 +130,6 @@ async def test_nothing_private_reaches_the_draft(cold, analyst, tmp_path, world)
 
 def run_folder(tmp_path, skills):
     """A run folder with one gate, as a round leaves it."""
-    from intraskill.skills.bank import write_bank
-    from intraskill.store import write_json_atomic
-
     new = Bank(skills.chunks[:2])
     write_bank(tmp_path / "rounds/round-000/skill_bank.json", skills)
     gate = tmp_path / "rounds/round-000/gate"
@@ -180,11 +178,31 @@ def run_folder(tmp_path, skills):
 
 def test_history_tells_who_came_and_who_left_and_why(tmp_path, skills):
     events = {event.text: event for event in bank_history(run_folder(tmp_path, skills))}
-    assert [event.event for event in events.values()] == ["kept", "left", "rewritten", "left", "turned down"]
+    assert [event.event for event in events.values()] == ["kept", "replaced", "rewritten", "left", "turned down"]
     assert events["online-1"].chunk == "colour"
     assert events["online-1"].cards == 2
     assert events["budget"].why == "it no longer helps"
     assert events["recent"].interval == pytest.approx((0.102, 0.298), abs=1e-3)
+
+
+def test_a_rewritten_chunk_keeps_the_evidence_of_its_text(tmp_path, skills):
+    path = run_folder(tmp_path, skills)
+    later = path / "rounds/round-001/gate"
+    shutil.copytree(path / "rounds/round-000/gate", later)
+    gate = read_json(later / "contributions.json")
+    kept = {**gate["contributions"][0], "intervention_id": "colour", "logical_chunk_id": "colour"}
+    write_json_atomic(later / "contributions.json", {**gate, "round": 1, "contributions": [kept]})
+    assert [(e.event, e.cards) for e in bank_history(path) if e.text == "colour"] == [("replaced", 0), ("kept", 2)]
+
+
+def test_a_gate_completed_too_late_is_told_as_such(tmp_path, skills):
+    path = run_folder(tmp_path, skills)
+    write_bank(path / "rounds/round-001/skill_bank.json", skills)
+    events = {event.text: event for event in bank_history(path)}
+    assert [event.event for event in events.values()] == ["kept", *["not taken up"] * 3, "turned down"]
+    assert events["budget"].coefficient == -0.1
+    write_bank(path / "rounds/round-001/skill_bank.json", Bank(skills.chunks[:2]))
+    assert "not taken up" not in {event.event for event in bank_history(path)}
 
 
 def test_banks_of_a_run_and_their_difference(tmp_path, skills):
@@ -217,8 +235,6 @@ def test_bank_commands(tmp_path, skills, capsys):
 
 
 def test_an_incomplete_gate_is_told_as_such(tmp_path, skills):
-    from intraskill.store import write_json_atomic
-
     path = run_folder(tmp_path, skills) / "rounds/round-000/gate/contributions.json"
     row = {
         "intervention_id": "recent",

@@ -13,7 +13,7 @@ from PIL import Image
 from intraskill.errors import StateCorrupted, UserError
 from intraskill.report.html import write_report
 from intraskill.report.plots import GATES_SHOWN, clean, trailing_mean
-from intraskill.report.run_data import read_run
+from intraskill.report.run_data import read_gate, read_run
 from intraskill.store import JsonlLog, read_json, write_json_atomic
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -73,6 +73,27 @@ def test_a_finished_run_shows_its_numbers_pictures_and_gates(make_run: Callable)
         with Image.open(page.with_name(f"{name}.png")) as image:
             assert image.width > 1000
             assert len(image.convert("L").getcolors()) > 20
+
+
+def test_dropped_are_the_chunks_that_left_the_bank(make_run: Callable) -> None:
+    """Neither the old text of a chunk that was rewritten nor a candidate that was turned down."""
+    builder = make_run().run(1)
+    folder = builder.path / "rounds/round-000/gate"
+    document = json.loads((folder / "contributions.json").read_text())
+    before = read_gate(folder).dropped
+    rewritten, gone, *_ = (row for row in document["contributions"] if row["status"] == "selected")
+    rewritten["status"], gone["status"] = "rewrite_loser", "retired"
+    candidate = {"kind": "candidate", "coefficient": 0.2}
+    document["contributions"] += [
+        {**rewritten, **candidate, "intervention_id": "online-1", "operation": "REWRITE", "status": "selected"},
+        {**rewritten, **candidate, "intervention_id": "online-2", "operation": "REWRITE", "status": "rewrite_loser"},
+        {**gone, **candidate, "intervention_id": "online-3", "logical_chunk_id": "online-3", "status": "non_positive"},
+    ]
+    (folder / "contributions.json").write_text(json.dumps(document))
+    bank = json.loads((folder / "selected_skill_bank.json").read_text())
+    bank["chunks"] = [chunk for chunk in bank["chunks"] if chunk["skill_id"] != gone["intervention_id"]]
+    (folder / "selected_skill_bank.json").write_text(json.dumps(bank))
+    assert set(read_gate(folder).dropped) == {*before, gone["intervention_id"]}
 
 
 def test_coefficients_stand_beside_both_standard_errors(make_run: Callable) -> None:
