@@ -18,7 +18,7 @@ from intraskill.config import RunSettings
 from intraskill.envs.shop import open_world
 from intraskill.errors import UserError
 from intraskill.evolve.coldstart import ColdStart
-from intraskill.evolve.proposer import open_analyst
+from intraskill.evolve.proposer import open_analyst, rules_analyst
 from intraskill.progress import Reporter
 from intraskill.protocol import Policy
 from intraskill.records import Sampling
@@ -43,8 +43,8 @@ def analyze(
     """Play training tasks without skills and make a card of every success and failure."""
     with RunLock(out):
         start = _open(config, out, quiet)
-        analyst = open_analyst(start.settings, start.source.catalog)
-        _print_json(asyncio.run(start.analyze(analyst, tasks)))
+        parts = start.settings, start.source.catalog
+        _print_json(asyncio.run(start.analyze(open_analyst(*parts), tasks, rules_analyst(*parts))))
 
 
 @coldstart_app.command("compile")

@@ -68,21 +68,25 @@ class ColdStart:
         self.facts: Facts = catalog_facts(source.catalog, source.splits().train)
         _claim(folder, settings, checkpoint)
 
-    async def analyze(self, analyst: Analyst, tasks: int) -> dict[str, Any]:
-        """Play and analyse the first `tasks` training tasks; returns counts."""
+    async def analyze(self, failures: Analyst, tasks: int, successes: Analyst | None = None) -> dict[str, Any]:
+        """Play and analyse the first `tasks` training tasks; returns counts. One analyst may serve both channels."""
+        analysts: dict[Channel, Analyst] = {"failure": failures, "success": successes or failures}
         ids = self.source.splits().train[:tasks]
         await self._play("episodes", ids, "train", Bank())
         log = JsonlLog(self.folder / "cards.jsonl")
         known = {row["card_id"] for row in log.read()}
-        cases = [case for case in self._cases(set(ids)) if case.card_id(analyst.name) not in known]
+        cases = [case for case in self._cases(set(ids)) if case.card_id(analysts[case.channel].name) not in known]
         size = self.settings.analyst.concurrency
         with self.reporter.bar("analysis", len(cases)) as bar:
             for start in range(0, len(cases), size):
                 batch = cases[start : start + size]
-                cards = await asyncio.gather(*(checked_card(analyst, case, self.facts) for case in batch))
+                cards = await asyncio.gather(
+                    *(checked_card(analysts[case.channel], case, self.facts) for case in batch)
+                )
                 log.append_many(map(card_record, cards))
                 bar.advance(len(batch))
-        await analyst.close()
+        for analyst in analysts.values():
+            await analyst.close()
         return _counts(self._cards())
 
     def compile(self) -> dict[str, Any]:
@@ -128,6 +132,7 @@ class ColdStart:
         return record
 
     async def _gate_a(self, draft: Bank) -> GateResult:
+        self._reserve("gate_a/draft_bank.json", draft)
         gate = self.settings.gate
         plan = GatePlan(
             task_ids=tuple(self.source.splits().val[: gate.tasks]),
@@ -143,6 +148,7 @@ class ColdStart:
 
     async def _gate_b(self, bank: Bank) -> dict[str, Any]:
         """The frozen bank against no bank, on the test tasks; the result decides nothing here."""
+        self._reserve("gate_b/frozen_bank.json", bank)
         tasks = self.source.splits().test
         bare = await self._play("gate_b/bare", tasks, "test", Bank())
         equipped = await self._play("gate_b/equipped", tasks, "test", bank)
@@ -155,6 +161,14 @@ class ColdStart:
             record[name] = paired_record(first, second, seed=self.settings.seed, bounds=bounds)
         write_json_atomic(self.folder / "gate_b" / "comparison.json", record)
         return record
+
+    def _reserve(self, name: str, bank: Bank) -> None:
+        """Tie a gate's folder to the bank it measures. Raises `UserError` when it holds episodes of another one."""
+        path = self.folder / name
+        if not path.exists():
+            write_bank(path, bank)
+        elif read_bank(path) != bank:
+            raise UserError(f"{path.parent} measured another bank than this one; move it away and start again")
 
     async def _play(self, name: str, tasks: Sequence[int], split: str, bank: Bank) -> list[Outcome]:
         seed = self.settings.seed

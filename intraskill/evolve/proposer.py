@@ -210,16 +210,26 @@ def open_proposer(
 
 
 def open_analyst(settings: RunSettings, catalog: Catalog) -> Analyst:
-    """The analyst of the settings (`rules` where they name none). It works on a world of its own, in process."""
+    """The analyst of the settings (`rules` where they name none)."""
+    if settings.analyst.kind == "llm":
+        policy = analyst_policy(settings.analyst)
+        return LlmAnalyst(_world(settings, catalog), policy, settings.analyst.max_turns)
+    return rules_analyst(settings, catalog)
+
+
+def rules_analyst(settings: RunSettings, catalog: Catalog) -> RulesAnalyst:
+    """The analyst that needs no model, also the one that reads successes."""
+    return RulesAnalyst(_world(settings, catalog), settings.policy.prompt)
+
+
+def _world(settings: RunSettings, catalog: Catalog) -> AnalystWorld:
+    """A world of the analyst's own, in process."""
     environment = settings.environment
     shop = ShopSettings(
         page_size=environment.page_size, rendering=environment.rendering, max_steps=environment.max_steps
     )
     shop_world = ShopWorld(catalog, shop)
-    world = AnalystWorld(catalog, lambda: InProcessShop(shop_world), environment.max_steps)
-    if settings.analyst.kind == "llm":
-        return LlmAnalyst(world, analyst_policy(settings.analyst), settings.analyst.max_turns)
-    return RulesAnalyst(world, settings.policy.prompt)
+    return AnalystWorld(catalog, lambda: InProcessShop(shop_world), environment.max_steps)
 
 
 def analyst_policy(settings: AnalystSettings) -> OpenAIPolicy:

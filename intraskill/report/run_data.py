@@ -28,7 +28,7 @@ class GateFile:
     """One gate's result. `contributions` keep the order of the regression's columns.
 
     A gate that isn't `complete` (some task could not be scored) has no coefficients and leaves the bank as it was.
-    `kept` are the chunks of the next bank, `dropped` those of the old one that it lacks: a rewritten chunk keeps its id,
+    `kept` are the chunks of the next bank, `dropped` those of the old one that it lacks: a rewritten one keeps its id,
     a candidate that was turned down never was in a bank.
     """
 

@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+from intraskill.config import AnalystSettings
 from intraskill.errors import UserError
+from intraskill.evolve.analysts.base import no_proposal
 from intraskill.evolve.analysts.rules import RulesAnalyst
 from intraskill.evolve.cards import Abstraction, Lesson
 from intraskill.evolve.coldstart import ColdStart, draft_clusters
@@ -108,6 +110,42 @@ async def test_stages_out_of_order_and_other_settings_are_refused(cold, tmp_path
         await start.gate()
     with pytest.raises(UserError, match="other settings"):
         cold(tmp_path, seed=7)
+
+
+async def test_a_gate_never_mixes_episodes_of_two_drafts(cold, analyst, tmp_path):
+    start = cold(tmp_path, analyst=AnalystSettings(min_cards=1))
+    await start.analyze(analyst, 20)
+    start.compile()
+    await start.gate(final_test=True)
+    masked = (tmp_path / "gate_a" / "masked.jsonl").read_bytes()
+    await start.analyze(analyst, 120)
+    start.compile()
+    with pytest.raises(UserError, match="gate_a measured another bank than this one; move it away"):
+        await start.gate()
+    assert (tmp_path / "gate_a" / "masked.jsonl").read_bytes() == masked
+    (tmp_path / "gate_a").rename(tmp_path / "gate_a.first")
+    assert len((await start.gate())["selected"]) > 1
+    with pytest.raises(UserError, match="gate_b measured another bank"):
+        await start.gate(final_test=True)
+
+
+async def test_each_channel_may_have_its_analyst(cold, analyst, tmp_path):
+    class Reader:
+        name = "llm"
+
+        async def analyse(self, case):
+            assert case.channel == "failure"
+            return no_proposal(case, self.name, "read")
+
+        async def close(self):
+            pass
+
+    start = cold(tmp_path)
+    for _ in range(2):  # the second time, every card is there
+        counts = await start.analyze(Reader(), 150, analyst)
+        assert counts["failure"]["cards"] + counts["success"]["cards"] == 150
+    cards = JsonlLog(tmp_path / "cards.jsonl").read()
+    assert {(card["channel"], card["analyst"]) for card in cards} == {("failure", "llm"), ("success", "rules")}
 
 
 def test_channels_are_clustered_apart_and_aligned_by_mechanism():
