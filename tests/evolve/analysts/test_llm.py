@@ -20,6 +20,7 @@ from intraskill.evolve.proposer import Proposer, analyst_policy
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
 from intraskill.policies.token import TokenPolicy
+from intraskill.records import Sampling, TurnRequest
 from intraskill.run_folder import RunFolder
 from intraskill.skills.bank import Bank
 from intraskill.store import JsonlLog, read_json
@@ -297,10 +298,6 @@ async def test_the_embedded_policy_can_be_asked_too(analyst_world, case, chat, r
     """A token policy writes its calls as text; a list is then one step a line."""
     case, _, _ = case
 
-    def said(name, **arguments):
-        lines = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
-        return f"<think>\nhm\n</think>\n<tool_call>\n<function={name}>\n{lines}</function>\n</tool_call>"
-
     chatter = replay_engine(chat, ["no idea"] * 3)
     card = await LlmAnalyst(analyst_world, TokenPolicy(chat, chatter)).analyse(case)
     assert card.reason.startswith("garbled_replies")
@@ -310,6 +307,56 @@ async def test_the_embedded_policy_can_be_asked_too(analyst_world, case, chat, r
     card = await LlmAnalyst(analyst_world, TokenPolicy(chat, engine)).analyse(case)
     assert card.outcome == "PROPOSE_ADD"
     assert card.deployable_abstraction.procedure == tuple(GOOD["procedure"])
+
+
+def endpoint_of(embedded):
+    """A chat completions endpoint over a policy: what the scripted server answers with."""
+
+    async def answer(request):
+        body = await request.json()
+        sampling = Sampling(temperature=body["temperature"], max_tokens=body["max_tokens"])
+        asked = TurnRequest(tuple(body["messages"]), tuple(body["tools"]), sampling, body["seed"], "s", "g")
+        turn = await embedded.generate(asked)
+        calls = [
+            {"id": f"c{i}", "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+            for i, c in enumerate(turn.tool_calls)
+        ]
+        message = {"role": "assistant", "content": turn.content or turn.text, "tool_calls": calls or None}
+        return JSONResponse({"choices": [{"index": 0, "message": message, "finish_reason": turn.finish_reason}]})
+
+    return answer
+
+
+async def test_the_embedded_policy_can_be_asked_behind_an_endpoint(
+    analyst_world, case, chat, replay_engine, model_server
+):
+    case, _, _ = case
+    texts = {**GOOD, "procedure": "\n".join(GOOD["procedure"])}
+    moves = [said(_named(action)[0], **_named(action)[1]) for action in _winning(analyst_world, case)]
+    engine = replay_engine(chat, [said("inspect_gold"), *moves, said("submit_diagnosis", **texts)])
+    server = model_server(endpoint_of(TokenPolicy(chat, engine)))
+    card = await analyse(analyst_world, case, server)
+    assert card.outcome == "PROPOSE_ADD"
+    assert card.deployable_abstraction.procedure == tuple(GOOD["procedure"])
+
+
+async def test_the_tiny_model_behind_an_endpoint_is_no_analyst_and_does_no_harm(
+    analyst_world, case, facts, model_server, tmp_path
+):
+    """Its context does not even hold the account of the failure: three empty replies, then a card that says so."""
+    policies = pytest.importorskip("intraskill.learn.policy")
+    embedded = policies.load_policy("builtin:tiny", "float32", 1)
+    server = model_server(endpoint_of(embedded))
+    (card,), proposed = await cards_of(LlmAnalyst(analyst_world, policy(server)), facts, case[0], tmp_path)
+    assert card["outcome"] == "NO_PROPOSAL"
+    assert card["reason"].startswith("garbled_replies")
+    assert 3 <= len(server.requests) <= 20
+    assert proposed.candidates == ()
+
+
+def said(name, **arguments):
+    lines = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
+    return f"<think>\nhm\n</think>\n<tool_call>\n<function={name}>\n{lines}</function>\n</tool_call>"
 
 
 def _named(action):
