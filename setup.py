@@ -26,6 +26,7 @@ DEV = [
     "hypothesis>=6.100",
     "import-linter>=2.0",
     "mypy>=1.10",
+    "pyarrow>=14", # Parquet exports are tested where it is installed
     "pytest>=8.0",
     "pytest-asyncio>=0.23",
     "pytest-timeout>=2.3",
