@@ -18,11 +18,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from shopsimulator.text import query_tokens
+
 from intraskill.evolve.cards import Abstraction, Lesson, Operation, chunk_key, parse_abstraction, text_key
 from intraskill.evolve.firewall import Facts, check
 from intraskill.evolve.ledger import rejected_texts
-from intraskill.evolve.mechanisms import MECHANISMS, Style, mechanism_of
+from intraskill.evolve.mechanisms import MECHANISMS, known_mechanism, mechanism_of
 from intraskill.evolve.pool import Candidate
+from intraskill.evolve.wordings import Style
 from intraskill.skills.bank import Bank, Chunk
 
 _SAME_WORDS = 0.5  # Jaccard similarity from which two clusters are one
@@ -214,7 +217,7 @@ def _dropped(reason: str, cluster: Cluster, text: Abstraction) -> Dropped:
 def _texts(cluster: Cluster, style: Style) -> Iterator[Abstraction]:
     """Texts to try in turn: known wordings of the mechanism, else the lessons themselves, most typical first."""
     own = sorted(cluster.lessons, key=lambda lesson: (-_typicality(lesson, cluster.lessons), lesson.card_id))
-    known = MECHANISMS.get(cluster.mechanism)
+    known = known_mechanism(cluster.mechanism, own[0].abstraction.title)
     if known is None or any(lesson.abstraction.title != known.title for lesson in own):
         yield from dict.fromkeys(lesson.abstraction for lesson in own)
         return
@@ -237,7 +240,7 @@ def _same(one: Cluster, other: Cluster) -> bool:
 
 def _words(text: Abstraction) -> frozenset[str]:
     said = " ".join((text.title, text.applies_when, *text.procedure)).lower()
-    return frozenset(re.findall(r"[^\W\d_]+", said)) - _FILLER
+    return frozenset(query_tokens(said)) - _FILLER
 
 
 def _similarity(one: frozenset[str], other: frozenset[str]) -> float:

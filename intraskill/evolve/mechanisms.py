@@ -6,59 +6,20 @@ all of them. The rule-based analyst finds out *which* mechanism a failure lacked
 
 Each mechanism has wordings in two lengths. `short` ones suit the compact prompt, which a model of a few million
 parameters reads; `full` ones suit a real language model. Of each, the first is proposed first; the others are kept for
-rewrites and for the case that a gate turned the first one down.
+rewrites and for the case that a gate turned the first one down. They are English here and Chinese in
+`mechanisms_zh.py`: a chunk is written in the language of the catalog.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
+from intraskill.evolve.mechanisms_zh import CHINESE
+from intraskill.evolve.wordings import Mechanism, mechanism
 from intraskill.skills.bank import Chunk
 
-Style = Literal["full", "compact"]
-
-
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """One way to say a mechanism: the condition and the steps."""
-
-    applies_when: str
-    procedure: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mechanism:
-    """One kind of care. `cues` are words by which a chunk that does not name its mechanism is recognised."""
-
-    name: str
-    title: str
-    verify: str
-    avoid: str
-    cues: frozenset[str]
-    short: tuple[Wording, ...]
-    full: tuple[Wording, ...]
-
-    def wordings(self, style: Style) -> tuple[Wording, ...]:
-        return self.short if style == "compact" else self.full
-
-
-def _mechanism(
-    name: str,
-    title: str,
-    verify: str,
-    avoid: str,
-    cues: str,
-    short: tuple[tuple[str, tuple[str, ...]], ...],
-    full: tuple[tuple[str, tuple[str, ...]], ...],
-) -> Mechanism:
-    wordings = tuple(Wording(*pair) for pair in short), tuple(Wording(*pair) for pair in full)
-    return Mechanism(name, title, verify, avoid, frozenset(cues.split()), *wordings)
-
-
-_ALL = (
-    _mechanism(
+ENGLISH: tuple[Mechanism, ...] = (
+    mechanism(
         "brand",
         "Search with the usual brand",
         "the opened product carries that brand",
@@ -88,7 +49,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "recent",
         "Search with what was searched last",
         "the opened product is made of it",
@@ -117,7 +78,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "colour",
         "Search with the own colour and choose it",
         "that colour is selected",
@@ -146,7 +107,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "preference",
         "Follow the preferences of the profile",
         "every preference that applies is met by the selection",
@@ -174,7 +135,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "budget",
         "Compare prices before choosing",
         "the chosen variant costs no more than the limit",
@@ -204,7 +165,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "stated",
         "Search with every word of the wish",
         "the opened product has every stated property",
@@ -229,7 +190,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "further",
         "Look beyond the first results",
         "the opened product has every wanted property",
@@ -246,7 +207,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "finish",
         "Buy before the steps run out",
         "the purchase is made",
@@ -266,7 +227,7 @@ _ALL = (
             ),
         ),
     ),
-    _mechanism(
+    mechanism(
         "recover",
         "Recover from an action that was refused",
         "the next action is one that the page lists",
@@ -287,15 +248,38 @@ _ALL = (
         ),
     ),
 )
-MECHANISMS: Mapping[str, Mechanism] = {mechanism.name: mechanism for mechanism in _ALL}
+_LANGUAGES: Mapping[str, Mapping[str, Mechanism]] = {
+    language: {item.name: item for item in items} for language, items in (("en", ENGLISH), ("zh", CHINESE))
+}
+MECHANISMS = _LANGUAGES["en"]
+
+
+def mechanisms(language: str) -> Mapping[str, Mechanism]:
+    """All mechanisms by name, worded in the language; anything but `zh` reads English."""
+    return _LANGUAGES["zh" if language == "zh" else "en"]
+
+
+def known_mechanism(name: str, title: str) -> Mechanism | None:
+    """The mechanism of this name and title, in whichever language it is worded."""
+    found = (items[name] for items in _LANGUAGES.values() if name in items)
+    return next((item for item in found if item.title == title), None)
 
 
 def mechanism_of(chunk: Chunk) -> str | None:
-    """The mechanism a chunk is about: as its metadata says, else the one most of whose cues its text holds."""
+    """The mechanism a chunk is about: as its metadata says, else the one most of whose cues it holds, titles first."""
     named = chunk.metadata.get("mechanism")
     if isinstance(named, str):
         return named
-    words = set(" ".join((chunk.title, chunk.applies_when, *chunk.procedure)).lower().replace(".", " ").split())
-    scores = {name: len(words & mechanism.cues) for name, mechanism in MECHANISMS.items()}
+    title, body = chunk.title.lower(), " ".join((chunk.applies_when, *chunk.procedure)).lower()
+    scores = dict.fromkeys(MECHANISMS, 0)
+    for items in _LANGUAGES.values():
+        for name, item in items.items():
+            scores[name] += 2 * _cues(item, title) + _cues(item, f"{title} {body}")
     best = max(scores, key=lambda name: scores[name])
     return best if scores[best] else None
+
+
+def _cues(item: Mechanism, text: str) -> int:
+    """How many cues the text holds; Chinese has no spaces, so there a cue counts wherever it stands."""
+    words = set(text.replace(".", " ").split())
+    return sum(cue in (words if cue.isascii() else text) for cue in item.cues)

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intraskill.config import EnvironmentSettings, WorldSettings
+from intraskill.envs.shop import open_world
 from intraskill.evolve.cards import Abstraction, Card, PrivilegedAudit
-from intraskill.evolve.firewall import Facts, check, held_back, release
-from intraskill.evolve.mechanisms import MECHANISMS
+from intraskill.evolve.firewall import Facts, catalog_facts, check, held_back, release
+from intraskill.evolve.mechanisms import mechanisms
 from intraskill.evolve.titles import TitleIndex
 
 TITLES = (
@@ -113,14 +115,17 @@ def test_general_procedures_pass(text):
     assert reasons(text) == set()
 
 
-@pytest.mark.parametrize("name", list(MECHANISMS))
-def test_the_built_in_wordings_pass_on_a_real_catalog(name, facts):
-    mechanism = MECHANISMS[name]
-    for wording in (*mechanism.short, *mechanism.full):
-        text = Abstraction(
-            name, mechanism.title, wording.applies_when, wording.procedure, mechanism.verify, mechanism.avoid
-        )
-        assert check(text, facts) == ()
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_built_in_wordings_pass_on_a_real_catalog(language, tmp_path):
+    settings = EnvironmentSettings(world=WorldSettings(generate="small", language=language))
+    world = open_world(settings, tmp_path)
+    facts = catalog_facts(world.catalog, world.splits().train)
+    for name, mechanism in mechanisms(language).items():
+        for wording in (*mechanism.short, *mechanism.full):
+            text = Abstraction(
+                name, mechanism.title, wording.applies_when, wording.procedure, mechanism.verify, mechanism.avoid
+            )
+            assert check(text, facts) == ()
 
 
 def test_every_field_is_looked_at():

@@ -9,7 +9,7 @@ episode merely ran out of steps, the card says that instead.
 
 **Success** (for a cold start). The needs whose evidence the trajectory used name what it rested on.
 
-The wording is not the analyst's: it comes from `mechanisms.py`.
+The wording is not the analyst's: it comes from `mechanisms.py`, in the language of the catalog.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from intraskill.evolve.analysts.base import AnalystWorld, Case, bare_audit, no_p
 from intraskill.evolve.analysts.needs import Need, lacks_word, task_needs, unmet_needs
 from intraskill.evolve.analysts.repair import Repair, Workbench
 from intraskill.evolve.cards import Abstraction, Card, PrivilegedAudit
-from intraskill.evolve.mechanisms import MECHANISMS, Mechanism, Style, mechanism_of
+from intraskill.evolve.mechanisms import mechanism_of, mechanisms
+from intraskill.evolve.wordings import Mechanism, Style
 from intraskill.skills.bank import Bank
 
 _PAGES = 3  # result pages turned in the second attempt
@@ -51,6 +52,7 @@ class RulesAnalyst:
     def __init__(self, world: AnalystWorld, style: Style = "compact") -> None:
         self._world = world
         self._style: Style = style
+        self._mechanisms = mechanisms(world.catalog.language)
         titles = (product.title for product in world.catalog.products.values())
         self._title_words = {token for title in titles for token in query_tokens(title)}
 
@@ -120,7 +122,7 @@ class RulesAnalyst:
             reason="",
             target=target,
             privileged_audit=_audit(case, diagnosis),
-            deployable_abstraction=abstraction(MECHANISMS[chosen], self._style, case.bank),
+            deployable_abstraction=abstraction(self._mechanisms[chosen], self._style, case.bank),
         )
 
     def _success(self, case: Case) -> Card:
@@ -138,7 +140,7 @@ class RulesAnalyst:
         if not used or used[0].mechanism is None:
             return no_proposal(case, self.name, "needed_no_care", audit)
         card = no_proposal(case, self.name, "", audit)
-        lesson = abstraction(MECHANISMS[used[0].mechanism], self._style, case.bank)
+        lesson = abstraction(self._mechanisms[used[0].mechanism], self._style, case.bank)
         return replace(card, outcome="PROPOSE_ADD", deployable_abstraction=lesson)
 
 
