@@ -10,7 +10,8 @@ exactly these cards are read back. So a run killed anywhere proposes what it wou
 
 The queue holds failed full-bank retries and nothing else: a retry that succeeded needs no new skill, and one that broke
 down for technical reasons says nothing. An analyst that fails makes a card without a proposal; training never stops
-for it.
+for it. After several failures in a row it isn't asked again in that round: an endpoint that hangs would hold up the
+round's end by the hour.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from shopsimulator.engine import ShopSettings, ShopWorld
 
 from intraskill.config import AnalystSettings, RunSettings
 from intraskill.envs.shop import InProcessShop
-from intraskill.evolve.analysts.base import Analyst, AnalystWorld, Case, checked_card
+from intraskill.evolve.analysts.base import Analyst, AnalystWorld, Case, checked_card, no_proposal
 from intraskill.evolve.analysts.llm import LlmAnalyst
 from intraskill.evolve.analysts.merge import Groups, merge_lessons
 from intraskill.evolve.analysts.rules import RulesAnalyst
@@ -54,6 +55,7 @@ from intraskill.store import JsonlLog, fingerprint, read_json, write_json_atomic
 
 Merge = Callable[[Sequence[Lesson], Bank], Coroutine[Any, Any, "Groups | None"]]
 Result = TypeVar("Result")
+_GIVE_UP_AFTER = 8  # analyses in a row that failed
 CANDIDATES_SCHEMA = "intraskill-candidates-v1"
 SUMMARY_SCHEMA = "intraskill-analysis-v1"
 
@@ -82,6 +84,7 @@ class Proposer:
         self._running: list[Future[None]] = []
         self._working: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._busy_s = 0.0
+        self._failed_in_a_row = 0
 
     def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
         """Start analysing one step's retries; returns at once."""
@@ -101,7 +104,7 @@ class Proposer:
         compiled = await asyncio.wrap_future(self._thread.submit(self._compile, round_index, bank, cards))
         summary = _summary(len(retries), cards, compiled)
         write_json_atomic(self._path(round_index, "summary.json"), {"schema": SUMMARY_SCHEMA, **summary})
-        busy, self._busy_s = self._busy_s, 0.0
+        busy, self._busy_s, self._failed_in_a_row = self._busy_s, 0.0, 0
         metrics = {f"analysis/{name}": float(value) for name, value in summary.items() if name != "reasons"}
         return Proposed(compiled.candidates, {**metrics, "timing/analysis_s": busy})
 
@@ -155,7 +158,12 @@ class Proposer:
 
     async def _card(self, case: Case, limit: asyncio.Semaphore) -> Card:
         async with limit:
-            return await checked_card(self._analyst, case, self._facts)
+            if self._failed_in_a_row >= _GIVE_UP_AFTER:
+                reason = f"analyst_failed: not asked, for {_GIVE_UP_AFTER} analyses in a row had failed"
+                return no_proposal(case, self._analyst.name, reason)
+            card = await checked_card(self._analyst, case, self._facts)
+            self._failed_in_a_row = self._failed_in_a_row + 1 if card.reason.startswith("analyst_failed") else 0
+            return card
 
     def _cards(self, round_index: int) -> list[Card]:
         return [parse_card(row) for row in JsonlLog(self._path(round_index, "cards.jsonl")).read()]

@@ -271,6 +271,27 @@ async def test_a_slow_endpoint_is_given_up_at_the_time_limit(analyst_world, case
     assert "analyst_failed: PolicyUnavailable" in card["reason"]
 
 
+async def test_an_endpoint_that_keeps_failing_is_not_asked_again_in_that_round(
+    analyst_world, case, facts, model_server, tmp_path
+):
+    case, _, _ = case
+    server = model_server(PlainTextResponse("down", 503))
+    analyst = LlmAnalyst(analyst_world, policy(server, retry=Retry(attempts=1)))
+    proposer = Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), concurrency=2)
+    rows = [{**case.trace, "group_index": i} for i in range(30)]
+    await proposer.candidates(0, case.bank, rows)
+    cards = JsonlLog(tmp_path / "rounds/round-000/analysis/cards.jsonl").read()
+    assert len(cards) == 30
+    assert 8 <= len(server.requests) <= 9
+    assert "HTTP 503" in cards[0]["reason"]
+    assert "not asked" in cards[-1]["reason"]
+    assert read_json(tmp_path / "rounds/round-000/analysis/summary.json")["failure_count"] == 30
+    before = len(server.requests)
+    await proposer.candidates(1, case.bank, rows[:3])
+    assert len(server.requests) == before + 3
+    proposer.close()
+
+
 async def test_a_busy_endpoint_that_recovers(analyst_world, case, model_server):
     case, moves, _ = case
     server = model_server(PlainTextResponse("wait", 429, headers={"retry-after": "0"}), *moves, submit())
