@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from intraskill.errors import StateCorrupted
 from intraskill.skills.bank import Chunk
+from intraskill.store import JsonlLog
 
 CARD_SCHEMA = "intraskill-card-v1"
 
@@ -111,6 +113,17 @@ def parse_card(record: Mapping[str, Any]) -> Card:
     if abstraction is not None:
         values["deployable_abstraction"] = parse_abstraction(abstraction)
     return Card(**values)
+
+
+def read_cards(log: JsonlLog) -> list[Card]:
+    """All cards of a log. Raises `StateCorrupted` naming the line that is none."""
+    cards = []
+    for number, row in enumerate(log.read(), start=1):
+        try:
+            cards.append(parse_card(row))
+        except (KeyError, TypeError) as error:
+            raise StateCorrupted(f"{log.path}:{number}: not a card ({error}); restore the file") from error
+    return cards
 
 
 def parse_abstraction(record: Mapping[str, Any]) -> Abstraction:

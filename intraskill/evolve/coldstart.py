@@ -25,7 +25,7 @@ from intraskill.envs.shop import ShopSource
 from intraskill.errors import IntraSkillError, UserError
 from intraskill.evaluate.pairs import paired_record, unit_bounds
 from intraskill.evolve.analysts.base import Analyst, Case, checked_card
-from intraskill.evolve.cards import Card, Channel, Lesson, card_record, parse_card
+from intraskill.evolve.cards import Card, Channel, Lesson, card_record, read_cards
 from intraskill.evolve.compiler import (
     Cluster,
     Compiled,
@@ -187,7 +187,7 @@ class ColdStart:
         ]
 
     def _cards(self) -> list[Card]:
-        return [parse_card(row) for row in JsonlLog(self.folder / "cards.jsonl").read()]
+        return read_cards(JsonlLog(self.folder / "cards.jsonl"))
 
 
 def draft_clusters(lessons: Sequence[Lesson]) -> list[Cluster]:

@@ -30,11 +30,12 @@ from shopsimulator.engine import ShopSettings, ShopWorld
 
 from intraskill.config import AnalystSettings, RunSettings
 from intraskill.envs.shop import InProcessShop
+from intraskill.errors import StateCorrupted
 from intraskill.evolve.analysts.base import Analyst, AnalystWorld, Case, checked_card, no_proposal
 from intraskill.evolve.analysts.llm import LlmAnalyst
 from intraskill.evolve.analysts.merge import Groups, merge_lessons
 from intraskill.evolve.analysts.rules import RulesAnalyst
-from intraskill.evolve.cards import Card, Lesson, card_record, parse_card, text_key
+from intraskill.evolve.cards import Card, Lesson, card_record, read_cards, text_key
 from intraskill.evolve.compiler import (
     Compiled,
     Limits,
@@ -112,7 +113,7 @@ class Proposer:
         """Write down what the gate made of the round's candidates, and what was dropped before it."""
         path = self._path(round_index, "candidates.json")
         if path.exists():
-            compiled = _parse_compiled(read_json(path, CANDIDATES_SCHEMA))
+            compiled = _parse_compiled(read_json(path, CANDIDATES_SCHEMA), path)
             self._ledger.settle(round_index, ledger_rows(round_index, checkpoint, compiled, result))
 
     def close(self) -> None:
@@ -166,7 +167,7 @@ class Proposer:
             return card
 
     def _cards(self, round_index: int) -> list[Card]:
-        return [parse_card(row) for row in JsonlLog(self._path(round_index, "cards.jsonl")).read()]
+        return read_cards(JsonlLog(self._path(round_index, "cards.jsonl")))
 
     def _compile(self, round_index: int, bank: Bank, cards: Sequence[Card]) -> Compiled:
         """Candidates from these cards: read back when they were compiled before, else made and written."""
@@ -174,8 +175,8 @@ class Proposer:
         inputs = fingerprint([[card.card_id for card in cards], bank.sha256])
         if path.exists():
             found = read_json(path, CANDIDATES_SCHEMA)
-            if found["inputs"] == inputs:
-                return _parse_compiled(found)
+            if found.get("inputs") == inputs:
+                return _parse_compiled(found, path)
         released = (release(card, self._facts)[0] for card in cards)
         lessons: list[Lesson] = [lesson for lesson in released if lesson is not None]
         groups = asyncio.run(self._own(self._merge(lessons, bank))) if self._merge else None
@@ -321,8 +322,10 @@ def _summary(retries: int, cards: Sequence[Card], compiled: Compiled) -> dict[st
     }
 
 
-def _parse_compiled(record: Mapping[str, Any]) -> Compiled:
-    return Compiled(
-        tuple(parse_candidate(item) for item in record["candidates"]),
-        tuple(parse_dropped(item) for item in record["dropped"]),
-    )
+def _parse_compiled(record: Mapping[str, Any], path: Path) -> Compiled:
+    """The content of `candidates.json`. Raises `StateCorrupted` when it isn't what was written there."""
+    try:
+        candidates = tuple(parse_candidate(item) for item in record["candidates"])
+        return Compiled(candidates, tuple(parse_dropped(item) for item in record["dropped"]))
+    except (KeyError, TypeError) as error:
+        raise StateCorrupted(f"{path}: not a list of candidates ({error}); restore or delete the file") from error

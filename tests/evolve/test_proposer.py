@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from intraskill.config import AnalystSettings
+from intraskill.errors import StateCorrupted
 from intraskill.evolve.analysts.rules import RulesAnalyst
 from intraskill.evolve.compiler import Limits
 from intraskill.evolve.pool import NoCandidates
@@ -181,6 +182,26 @@ async def test_a_kill_during_compilation_changes_nothing(finished, proposing, tm
     again = proposing(tmp_path)
     await again.proposer.candidates(1, bank, retries)
     assert evolution(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("cards.jsonl", '"outcome":', '"income":', "cards.jsonl:1: not a card ('outcome')"),
+        ("cards.jsonl", '"task_id":', '"task":', "cards.jsonl:1: not a card"),
+        ("candidates.json", '"procedure":', '"steps":', "candidates.json: not a list of candidates"),
+        ("candidates.json", '"dropped":', '"dripped":', "candidates.json: not a list of candidates ('dropped')"),
+    ],
+)
+async def test_an_edited_file_of_the_analysis_is_named(finished, proposing, tmp_path, name, old, new, message):
+    shutil.copytree(finished.folder.path, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "rounds/round-001/analysis" / name
+    path.write_text(path.read_text().replace(old, new, 1))
+    driver = proposing(tmp_path)
+    retries = JsonlLog(driver.folder.round_dir(1) / "retries.jsonl").read()
+    bank = read_bank(driver.folder.round_dir(1) / "skill_bank.json")
+    with pytest.raises(StateCorrupted, match=re.escape(message)):
+        await driver.proposer.candidates(1, bank, retries)
 
 
 async def test_a_broken_analyst_stops_nothing(proposing, tmp_path):
