@@ -49,6 +49,8 @@ def diff(
     as_json: bool = AS_JSON,
 ) -> None:
     """Compare two banks: what was added, removed, rewritten."""
+    if not new and not Path(old).is_dir():
+        raise UserError(f"{old} is no run folder, so it has no two banks to compare; name a second bank")
     first = _bank(old, old_round if old_round is not None or new else _first_round(old))
     second = _bank(new or old, new_round)
     changes = bank_difference(first, second)
@@ -70,6 +72,8 @@ def history(
     as_json: bool = AS_JSON,
 ) -> None:
     """Tell which chunk came when, on how much evidence, what each gate measured, and why it left."""
+    if not run.is_dir():
+        raise UserError(f"{run}: no such run folder; check the path")
     events = bank_history(run)
     if as_json:
         print(json.dumps([event_record(event) for event in events], ensure_ascii=False, indent=2))

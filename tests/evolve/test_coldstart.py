@@ -270,6 +270,16 @@ def test_bank_commands(tmp_path, skills, capsys):
         main(["bank", "show", run, "--round", "9"])
     assert stop.value.code == 2
     assert "round 9 has no bank" in capsys.readouterr().err
+    for arguments, message in (
+        (["diff", "builtin:s0"], "name a second bank"),
+        (["diff", "/none"], "name a second bank"),
+        (["history", "/none"], "no such run folder"),
+        (["history", "builtin:s0"], "no such run folder"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["bank", *arguments])
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err
 
 
 def test_an_incomplete_gate_is_told_as_such(tmp_path, skills):
