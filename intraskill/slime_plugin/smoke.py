@@ -92,6 +92,7 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         "WANDB_RUN_ID": wandb_run_id(launch),
         "WANDB_RESUME": "allow",
+        "SLIME_HOST_IP": "127.0.0.1",  # the router answers on loopback only
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
