@@ -41,10 +41,13 @@ class Workbench:
         self.goal = world.goal(case.task_id)
         self.states = case.states()
         self.attempts = 0
+        self._fits: dict[str, bool] = {}
 
     def fits(self, asin: str) -> bool:
-        """Whether buying this product can succeed."""
-        return can_succeed(self.goal, self.task, self.world.catalog.products[asin])
+        """Whether buying this product can succeed; found out once, as a product may have thousands of selections."""
+        if asin not in self._fits:
+            self._fits[asin] = can_succeed(self.goal, self.task, self.world.catalog.products[asin])
+        return self._fits[asin]
 
     async def attempt(self, decision: int, first: Sequence[str], pages: int = 0) -> Repair | None:
         """Play `first` instead of step `decision`, go on mechanically, and buy; None when that did not succeed.

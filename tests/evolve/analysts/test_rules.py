@@ -2,7 +2,9 @@
 
 import pytest
 
+from intraskill.evolve.analysts import repair
 from intraskill.evolve.analysts.base import Case
+from intraskill.evolve.analysts.needs import can_succeed
 from intraskill.evolve.analysts.rules import RulesAnalyst
 from intraskill.evolve.cards import card_record, parse_card
 from intraskill.evolve.firewall import release
@@ -89,6 +91,19 @@ async def test_the_last_repairable_decision_is_the_one_blamed(world, shopper, pl
         assert audit.repair == (f"click[{colour}]", "click[buy]")
         return
     pytest.fail("no task of the world fits this test")
+
+
+async def test_every_product_is_judged_once(world, shopper, play, analyse, monkeypatch):
+    judged = []
+
+    def counted(goal, task, bought):
+        judged.append(bought.asin)
+        return can_succeed(goal, task, bought)
+
+    monkeypatch.setattr(repair, "can_succeed", counted)
+    task = shopper.tasks("usual brand")[0]
+    await analyse(await play(task, [*shopper.first_of_all(world, task)[:1], *["click[next]"] * 3]), Bank())
+    assert len(judged) == len(set(judged)) > 1
 
 
 async def test_any_satisfying_product_is_a_success(world, shopper, play, analyse):
