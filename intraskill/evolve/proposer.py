@@ -86,9 +86,13 @@ class Proposer:
         self._working: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._busy_s = 0.0
         self._failed_in_a_row = 0
+        self._observed_round: int | None = None
 
     def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
-        """Start analysing one step's retries; returns at once."""
+        """Start analysing one step's retries; returns at once. After a kill, what earlier steps left comes first."""
+        if self._observed_round != round_index:
+            self._observed_round = round_index
+            retries = JsonlLog(self._folder.round_dir(round_index) / "retries.jsonl").read() or retries
         if cases := [_case(row, bank) for row in failed_retries(retries)]:
             self._running.append(self._thread.submit(self._analyse, round_index, cases))
 
@@ -100,8 +104,8 @@ class Proposer:
         for running in self._running:
             await asyncio.wrap_future(running)
         self._running.clear()
-        wanted = {case.card_id(self._analyst.name) for case in missing}
-        cards = [card for card in self._cards(round_index) if card.card_id in wanted]
+        found = {card.card_id: card for card in self._cards(round_index)}
+        cards = [found[case.card_id(self._analyst.name)] for case in missing]
         compiled = await asyncio.wrap_future(self._thread.submit(self._compile, round_index, bank, cards))
         summary = _summary(len(retries), cards, compiled)
         write_json_atomic(self._path(round_index, "summary.json"), {"schema": SUMMARY_SCHEMA, **summary})

@@ -168,6 +168,20 @@ async def test_a_run_killed_anywhere_proposes_the_same(finished, proposing, page
     assert evolution(tmp_path / "killed") == evolution(finished.folder.path)
 
 
+async def test_a_kill_in_the_middle_of_an_analysis_changes_nothing(finished, proposing, tmp_path):
+    """The first step's cards were half written; they come before those of the second step all the same."""
+    driver = proposing(tmp_path)
+    await driver.open()
+    driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
+    cards = driver.folder.round_dir(0) / "analysis" / "cards.jsonl"
+    driver.proposer._thread.shutdown(wait=True)
+    lines = cards.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 1
+    cards.write_bytes(lines[0] + lines[1][:50])
+    await drive(proposing(tmp_path))
+    assert evolution(tmp_path) == evolution(finished.folder.path)
+
+
 @pytest.mark.parametrize("name", ANALYSIS)
 async def test_a_kill_during_compilation_changes_nothing(finished, proposing, tmp_path, name):
     """Whatever part of the analysis was on disk, closing the round again gives the same files."""
