@@ -20,6 +20,7 @@ from intraskill.report.plots import Picture, clean, draw_pictures, inline_svg
 from intraskill.report.rounds import RoundSummary, summarize_rounds
 from intraskill.report.run_data import GateFile, RunData, read_run
 from intraskill.report.tables import percent, points
+from intraskill.report.words import decision
 from intraskill.store import write_bytes_atomic
 
 
@@ -118,7 +119,7 @@ def _effect_row(row: dict[str, Any]) -> dict[str, Any]:
     row["low"], row["high"] = (beta - Z95 * error, beta + Z95 * error) if error is not None else (None, None)
     row["t"] = beta / error if error else None
     row["kept"] = row.get("status", "selected") == "selected"
-    row["decision"] = str(row.get("status", "-")).replace("_", " ")
+    row["decision"] = decision(row)
     return row
 
 

@@ -24,7 +24,8 @@ matplotlib.use("Agg")
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from intraskill.report.run_data import REWARD, SUCCESS, GateFile, RunData
+from intraskill.report.run_data import REWARD, SUCCESS, GateFile, Row, RunData
+from intraskill.report.words import origin
 
 Z95 = 1.959964
 WIDTH = 9.0  # inches; the same for all, so that text comes out equally large
@@ -155,19 +156,21 @@ def draw_chunks(data: RunData, theme: Theme) -> Figure | None:
     if not gates:
         return None
     gates = gates if len(gates) <= GATES_SHOWN else [gates[0], *gates[-(GATES_SHOWN - 1) :]]
-    names = list(dict.fromkeys(str(row["intervention_id"]) for gate in gates for row in gate.measured))
-    titles = data.titles()
-    figure, axes = _canvas(theme, WIDTH, 1.1 + 0.34 * len(names), columns=len(gates), share=True)
+    names = _by_family([row for gate in gates for row in gate.measured])
+    labels = _labels(data, names)
+    height = 1.1 + sum(0.46 if "\n" in label else 0.34 for label in labels)
+    figure, axes = _canvas(theme, WIDTH, height, columns=len(gates), share=True)
     for axis, gate in zip(axes, gates):
         _forest(axis, gate, names, theme)
         axis.set_title("start" if gate.round < 0 else f"round {gate.round}", color=theme.ink)
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.xaxis.set_major_locator(MaxNLocator(3))
-    axes[0].set_yticks(range(len(names)), [clean(titles.get(name, name)) for name in names])
+    axes[0].set_yticks(range(len(names)), labels)
     for axis in axes[1:]:
         axis.tick_params(axis="y", left=False)
         axis.spines["left"].set_visible(False)
-    figure.supxlabel("effect on the reward of having the chunk in the prompt", fontsize=9.5, color=theme.ink)
+    caption = "effect on the reward of having the chunk in the prompt   (filled: stays in the bank, hollow: does not)"
+    figure.supxlabel(caption, fontsize=9.5, color=theme.ink)
     return figure
 
 
@@ -182,13 +185,32 @@ def _forest(axis: Any, gate: GateFile, names: Sequence[str], theme: Theme) -> No
         axis.plot([beta], [y], "o", color=color, markerfacecolor=color if kept else theme.paper, markersize=6)
 
 
+def _by_family(rows: Sequence[Row]) -> list[str]:
+    """The ids of all texts, those of one chunk below each other, otherwise in order of appearance."""
+    families: dict[str, list[str]] = {}
+    for row in rows:
+        name = str(row["intervention_id"])
+        families.setdefault(str(row.get("logical_chunk_id") or name), []).append(name)
+    return list(dict.fromkeys(name for family in families.values() for name in family))
+
+
+def _labels(data: RunData, names: Sequence[str]) -> list[str]:
+    """Titles for the rows of a picture; those that came during the run say so, on a second line."""
+    origins = {
+        str(row["intervention_id"]): origin(row, gate.round)
+        for gate in reversed(data.gates)
+        for row in gate.contributions
+    }
+    titles = data.titles()
+    return [clean(titles.get(name, name)) + (f"\n({origins[name]})" if origins.get(name) else "") for name in names]
+
+
 def draw_bank(data: RunData, theme: Theme) -> Figure | None:
     """Rows: chunks; columns: rounds. A filled cell was in the bank; its number is the inclusion probability."""
     if not data.banks:
         return None
     names = list(dict.fromkeys(str(chunk["skill_id"]) for bank in data.banks for chunk in bank.chunks))
-    titles = data.titles()
-    figure, (axis,) = _canvas(theme, WIDTH, 0.6 + 0.36 * max(1, len(names)))
+    figure, (axis,) = _canvas(theme, WIDTH, 0.6 + 0.42 * max(1, len(names)))
     for column, bank in enumerate(data.banks):
         for chunk in bank.chunks:
             row = names.index(str(chunk["skill_id"]))
@@ -197,7 +219,7 @@ def draw_bank(data: RunData, theme: Theme) -> Figure | None:
             axis.text(column, row, "kept" if rho is None else f"{rho:.2f}", ha="center", va="center", color=theme.ink)
     axis.set_xlim(-0.5, len(data.banks) - 0.5)
     axis.set_ylim(max(1, len(names)) - 0.5, -0.5)
-    axis.set_yticks(range(len(names)), [clean(titles.get(name, name)) for name in names])
+    axis.set_yticks(range(len(names)), _labels(data, names))
     labels = [f"round {bank.round}" if bank.probabilities else "final" for bank in data.banks]
     axis.set_xticks(range(len(labels)), labels)
     axis.grid(False)

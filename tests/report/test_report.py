@@ -14,6 +14,7 @@ from intraskill.errors import StateCorrupted, UserError
 from intraskill.report.html import write_report
 from intraskill.report.plots import GATES_SHOWN, clean, trailing_mean
 from intraskill.report.run_data import read_gate, read_run
+from intraskill.report.words import decision
 from intraskill.store import JsonlLog, read_json, write_json_atomic
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -94,6 +95,38 @@ def test_dropped_are_the_chunks_that_left_the_bank(make_run: Callable) -> None:
     bank["chunks"] = [chunk for chunk in bank["chunks"] if chunk["skill_id"] != gone["intervention_id"]]
     (folder / "selected_skill_bank.json").write_text(json.dumps(bank))
     assert set(read_gate(folder).dropped) == {*before, gone["intervention_id"]}
+
+
+def test_a_rewrite_stands_below_its_chunk_and_says_when_it_came(make_run: Callable) -> None:
+    builder = make_run().run(1)
+    path = builder.path / "rounds/round-000/gate/contributions.json"
+    document = read_json(path)
+    old = document["contributions"][0]
+    new = {"kind": "candidate", "operation": "REWRITE", "intervention_id": "online-1", "status": "rewrite_loser"}
+    document["contributions"].append({**old, **new})
+    write_json_atomic(path, document)
+    page = write_report(builder.path)
+    assert "turned down" in page.read_text()
+    drawn = re.findall(r">([^<>]+)</text>", page.with_name("chunks.svg").read_text())
+    below = drawn[drawn.index("(new text, round 0)") - 2 :]
+    assert below[:3] == [old["title"], old["title"], "(new text, round 0)"]
+
+
+@pytest.mark.parametrize(
+    ("row", "word"),
+    [
+        ({"kind": "current", "status": "selected"}, "kept"),
+        ({"kind": "current", "status": "retired"}, "left"),
+        ({"kind": "current", "status": "rewrite_loser"}, "replaced"),
+        ({"kind": "current", "status": "budget_excluded"}, "no room"),
+        ({"kind": "candidate", "operation": "ADD", "status": "selected"}, "added"),
+        ({"kind": "candidate", "operation": "REWRITE", "status": "selected"}, "rewritten"),
+        ({"kind": "candidate", "operation": "REWRITE", "status": "rewrite_loser"}, "turned down"),
+        ({"kind": "candidate", "operation": "ADD", "status": "non_positive"}, "turned down"),
+    ],
+)
+def test_decisions_are_told_in_the_words_of_the_history(row: dict, word: str) -> None:
+    assert decision(row) == word
 
 
 def test_coefficients_stand_beside_both_standard_errors(make_run: Callable) -> None:

@@ -60,11 +60,31 @@ def test_the_table_has_a_row_per_round_and_the_closing_gate(make_run: Callable) 
     builder = make_run().run(2)
     text = shown(round_table(builder.path, -1))
     assert "be-polite, hurry" in text
-    assert "non_positive" in text
-    assert "gate of the initial bank: 400 paired tasks" in text
+    assert "left" in text
+    assert "gate of the initial bank: what a chunk adds to the mean reward, 400 paired tasks" in text
     assert "gate of" not in shown(round_table(builder.path))
-    rows = [line for line in shown(round_table(builder.path)).splitlines() if line.startswith("│")]
-    assert [row.split("│")[1].strip() for row in rows] == ["start", "0", "1"]
+    rows = shown(round_table(builder.path)).rsplit("─", 1)[1].splitlines()
+    assert [row.split()[0] for row in rows if row.strip()] == ["start", "0", "1"]
+
+
+def test_nothing_is_cut_on_a_terminal_of_80_columns(make_run: Callable) -> None:
+    builder = make_run().run(1)
+    path = builder.path / "rounds/round-000/gate/contributions.json"
+    document = read_json(path)
+    old = document["contributions"][0]
+    new = {
+        "kind": "candidate",
+        "operation": "REWRITE",
+        "intervention_id": "online-0123456789abcdef",
+        "title": "Another",
+    }
+    document["contributions"].append({**old, **new, "title": "Another", "status": "rewrite_loser"})
+    write_json_atomic(path, document)
+    text = shown(round_table(builder.path, 0), width=80)
+    assert "…" not in text
+    for whole in ("training", "greedy", "masked", "dropped", "be-polite,", "brand-first (new text)", "turned down"):
+        assert whole in text
+    assert "brand-first (new text): Another" in text
 
 
 def test_markup_in_names_is_shown_as_it_is(make_run: Callable) -> None:
