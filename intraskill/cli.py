@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
+from intraskill.commands.options import check_seed
 from intraskill.commands.slime import slime_app
 from intraskill.config import RunSettings
 from intraskill.errors import IntraSkillError, UserError
@@ -58,18 +59,19 @@ def train(
     config: Path = typer.Argument(..., help="Settings of the run, e.g. configs/quick.yaml."),
     runs_dir: Path = typer.Option(Path("runs"), help="Folder that holds the run folders."),
     name: str = typer.Option("", help="Another run name than the one in the file."),
-    seed: int = typer.Option(
-        -1, max=2**63 - 1, help="Another seed than the one in the file; the run is then called NAME-seedN."
+    seed: int | None = typer.Option(
+        None, callback=check_seed, help="Another seed than the one in the file; the run is then called NAME-seedN."
     ),
-    quiet: bool = typer.Option(False, help="No progress on standard error."),
+    quiet: bool = typer.Option(False, "--quiet", help="No progress on standard error."),
 ) -> None:
-    """Train, or continue a run that was stopped: four rounds of GRPO, each closed by a gate on the skill bank.
+    """Train, or continue a run that was stopped.
 
-    The run lives in RUNS_DIR/NAME: metrics.jsonl, one folder a round, checkpoints, report/index.html. Starting the
-    same command again after a kill continues with the step that was not finished.
+    Rounds of GRPO, each closed by a gate on the skill bank. The run lives in RUNS_DIR/NAME: metrics.jsonl, one folder a
+    round, checkpoints, report/index.html. Starting the same command again after a kill continues with the step that
+    was not finished.
     """
     settings = load_settings(config)
-    if seed >= 0:
+    if seed is not None:
         settings = settings.model_copy(update={"seed": seed, "name": f"{settings.name}-seed{seed}"})
     if name:
         settings = _renamed(settings, name)
@@ -79,9 +81,12 @@ def train(
 @app.command()
 def resume(
     run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick."),
-    quiet: bool = typer.Option(False, help="No progress on standard error."),
+    quiet: bool = typer.Option(False, "--quiet", help="No progress on standard error."),
 ) -> None:
-    """Continue a run from its folder alone, with the settings it was started with."""
+    """Continue a run from its folder alone.
+
+    It keeps the settings it was started with.
+    """
     _train(open_settings(run), run, quiet)
 
 
@@ -90,7 +95,7 @@ def status(
     run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object instead of lines for people."),
 ) -> None:
-    """How far a run got, its latest validation numbers, its bank, and which process works on it.
+    """How far a run got, its numbers, its bank.
 
     \b
     JSON: {"schema", "name", "path", "state": "not started" | "running" | "stopped" | "finished",
@@ -110,7 +115,11 @@ def status(
 
 @app.command()
 def report(run: Path = typer.Argument(..., help="A run folder, e.g. runs/quick.")) -> None:
-    """Write RUN/report: the curves as SVG and PNG, and index.html that holds everything; prints its path."""
+    """Write the report again: pictures and a page.
+
+    RUN/report gets the curves as SVG and PNG, and index.html that holds everything; prints its path. Also while the
+    run goes on.
+    """
     try:
         from intraskill.report.html import write_report
     except ImportError as error:
@@ -144,7 +153,9 @@ def gate_fit(
     observations: Path = typer.Option(..., help="JSON file with the masked and bare rewards."),
     estimator: str = typer.Option("paired_delta", help=f"What a masked reward is compared with: {_ESTIMATORS}."),
 ) -> None:
-    """Estimate every chunk's effect from paired rewards (no-intercept least squares).
+    """Estimate every chunk's effect from paired rewards.
+
+    Least squares without intercept of masked minus bare rewards.
 
     \b
     In:  {"interventions": [id, ..], "design": [[0 or 1, ..], ..],
@@ -165,7 +176,9 @@ def gate_select(
     contributions: Path = typer.Option(..., help="JSON file with one row an intervention."),
     budget: int = typer.Option(10, help="Active chunks at most."),
 ) -> None:
-    """Choose the next active chunks: best version of each family, then positive effects up to the budget.
+    """Choose the chunks of the next bank.
+
+    The best version of each chunk, then positive effects up to the budget.
 
     \b
     In:  [{"intervention_id": id, "kind": "current" | "candidate",
@@ -176,6 +189,8 @@ def gate_select(
           "replacement_winners": {logical_chunk_id: intervention_id},
           "selected_intervention_ids": [id, .. in bank order]}
          status: selected | rewrite_loser | non_positive | budget_excluded | retired
+         rewrite_loser: another version of the chunk is better; non_positive: a candidate
+         without benefit, retired: a chunk of the bank without; budget_excluded: no room
     """
     rows = _naming(contributions, parse_contributions, read_user_json(contributions))
     _print_json(selection_record(_naming(contributions, select, rows, budget)))
@@ -185,12 +200,12 @@ def gate_select(
 def gate_complete(
     run: Path = typer.Argument(..., help="A run folder."),
     round_index: int = typer.Option(..., "--round", min=0, help="The round whose gate is incomplete."),
-    quiet: bool = typer.Option(False, help="No progress on standard error."),
+    quiet: bool = typer.Option(False, "--quiet", help="No progress on standard error."),
 ) -> None:
-    """Run what an incomplete gate lacks, at the checkpoint of its round; finished episodes are not run again.
+    """Run what an incomplete gate lacks.
 
-    The next round starts from what the gate then selects, unless training went on meanwhile: then only the record is
-    completed.
+    At the checkpoint of its round; finished episodes are not run again. The next round starts from what the gate then
+    selects, unless training went on meanwhile: then only the record is completed.
     """
     try:
         from intraskill.learn.backend import complete_gate

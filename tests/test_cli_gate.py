@@ -32,6 +32,25 @@ def run(tmp_path, capsys):
     return run
 
 
+@pytest.mark.parametrize("command", ["train", "stats paired", "eval compare", "eval four-conditions"])
+@pytest.mark.parametrize("seed", ["-1", str(2**63)])
+def test_a_seed_out_of_range_is_refused_and_help_shows_no_long_range(run, command, seed):
+    words = command.split()
+    given = {"train": ["x.yaml"], "paired": ["--csv", "x", "--a", "a", "--b", "b"], "compare": ["x", "y"]}
+    code, _, err = run(*words, *given.get(words[-1], ["x"]), "--seed", seed)
+    assert code == 2
+    assert f"{seed}: give a whole number from 0 to 2^63 - 1" in err
+    assert "922337" not in run(*words, "--help")[1]
+
+
+@pytest.mark.parametrize("group", [(), ("gate",), ("eval",), ("stats",), ("traces",), ("curriculum",)])
+def test_the_list_of_commands_fits_80_columns(run, group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(*group, "--help")
+    assert "Commands:" in out
+    assert "..." not in out.split("Commands:")[1]
+
+
 def test_fit_prints_exactly_the_documented_object(run):
     code, out, err = run("gate", "fit", option="--observations", content=OBSERVATIONS)
     assert (code, err) == (0, "")

@@ -20,6 +20,7 @@ main = typer.Typer(
     help="Single-turn personalised shopping as a text environment.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 CatalogFile = Annotated[Path, typer.Option("--catalog", help="Catalog file, .json or .json.gz.")]
@@ -45,11 +46,18 @@ def _print(value: Any) -> None:
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
+def _check_seed(value: int) -> int:
+    """The seed as it came, or an error. A range in the option's type would fill its help with 19 digits."""
+    if not 0 <= value < 2**63:
+        raise typer.BadParameter(f"{value}: give a whole number from 0 to 2^63 - 1")
+    return value
+
+
 @_command
 def generate(
     out: Annotated[Path, typer.Option(help="Directory for catalog.json.gz and splits.json.")],
     size: Annotated[Literal["small", "full"], typer.Option(help="full: the published split sizes.")] = "full",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same files.")] = 0,
+    seed: Annotated[int, typer.Option(callback=_check_seed, help="The same seed gives the same files.")] = 0,
     language: Annotated[Literal["en", "zh"], typer.Option(help="Language of products and tasks.")] = "en",
 ) -> None:
     """Write a generated catalog and its splits; print what they hold."""

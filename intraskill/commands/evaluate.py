@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from intraskill.commands.options import check_seed
 from intraskill.errors import UserError
 from intraskill.evaluate.compare import compare, read_evaluation
 from intraskill.evaluate.experiment import Experiment, Protocol, plan_experiment, run_experiment
@@ -35,12 +36,12 @@ CONFIG = typer.Argument(..., help="Settings of one evaluation, e.g. configs/eval
 RUNS_DIR = typer.Option(Path("runs"), help="Folder that holds the evaluation's folder.")
 FINAL_TEST = typer.Option(False, "--final-test", help="Open the test split; recorded in the results.")
 QUIET = typer.Option(False, "--quiet", help="No progress on standard error.")
-SEED = typer.Option(0, min=0, max=2**63 - 1, help="Seed of the bootstrap.")
+SEED = typer.Option(0, callback=check_seed, help="Seed of the bootstrap.")
 RUN = typer.Argument(..., help="Folder of a training run.")
 SPLIT = typer.Option("val", help="train, val or test; test also needs --final-test.")
 TASKS = typer.Option(None, min=1, max=1_000_000, help="Tasks drawn from the split; default: all.")
 REPEATS = typer.Option(1, min=1, max=10_000, help="Episodes of each task.")
-EVAL_SEED = typer.Option(0, min=0, max=2**63 - 1, help="Seed of the episodes and of the bootstrap.")
+EVAL_SEED = typer.Option(0, callback=check_seed, help="Seed of the episodes and of the bootstrap.")
 CONCURRENCY = typer.Option(128, min=1, max=100_000, help="Episodes at a time.")
 BASE_URL = typer.Option(None, help="An endpoint that serves the weights; default: embedded.")
 SERVED_MODEL = typer.Option("default", help="The endpoint's name for its model.")
@@ -52,7 +53,10 @@ SAMPLES_OPTION = typer.Option(SAMPLES, min=1, max=1_000_000, help="Bootstrap sam
 
 @eval_app.command()
 def plan(config: Path = CONFIG, runs_dir: Path = RUNS_DIR) -> None:
-    """Check the settings and print what would run; no model is loaded and no service is asked."""
+    """Check the settings and print what would run.
+
+    No model is loaded and no service is asked.
+    """
     settings = load_settings_as(EvalSettings, config)
     _print_json(plan_record(plan_evaluation(settings, runs_dir)))
 
@@ -77,7 +81,10 @@ def summarize(
     source: Path = typer.Argument(..., metavar="CONFIG", help="Settings of an evaluation, or its folder."),
     runs_dir: Path = RUNS_DIR,
 ) -> None:
-    """Count again from the traces; prints the summary and writes summary.json."""
+    """Count again from the traces.
+
+    Prints the summary and writes summary.json.
+    """
     path = source if source.is_dir() else runs_dir / load_settings_as(EvalSettings, source).name
     _print_json(write_summary(EvalFolder(path)))
 
@@ -121,8 +128,9 @@ def four_conditions_command(
     plan_only: bool = PLAN_ONLY,
     quiet: bool = QUIET,
 ) -> None:
-    """Evaluate a training run's first and last model, each with and without its skills; prints the report.
+    """First and last model, each with and without skills.
 
+    Evaluates the first and the last gated model of a run, each alone and with the bank of its time; prints the report.
     Started again, it continues. Writes report.json, report.md, report.png, and a settings file an arm.
     """
     experiment = four_conditions(run)
@@ -149,9 +157,10 @@ def ranking_command(
     plan_only: bool = PLAN_ONLY,
     quiet: bool = QUIET,
 ) -> None:
-    """Equip the top K chunks of a gate, the bottom K and K random ones, at the checkpoint it measured.
+    """Do the chunks a gate ranks high really help more?
 
-    Started again, it continues. Writes report.json, report.md, report.png, and a settings file an arm.
+    Equips the top K chunks, the bottom K and K random ones, at the checkpoint that the gate measured. Started again, it
+    continues. Writes report.json, report.md, report.png, and a settings file an arm.
     """
     experiment = ranking(run, gate, k, random_seed)
     if base_url is None and not plan_only:
@@ -209,7 +218,9 @@ def traces_export(
     sft: bool = typer.Option(False, "--sft", help="Conversations of fully successful episodes, for fine-tuning."),
     out: Path | None = typer.Option(None, help="Folder to write to; default: RUN/export/public or RUN/export/sft."),
 ) -> None:
-    """Export what may leave a run, as JSONL (and Parquet where pyarrow is installed); prints a report.
+    """Export what may leave a run, as JSONL.
+
+    And as Parquet where pyarrow is installed; prints a report.
 
     --public holds no persona, conversation, reasoning or goal. --sft holds conversations, reasoning included.
     """

@@ -176,3 +176,10 @@ def test_a_task_id_of_any_length_is_a_reported_error(tmp_path):
     result = run("validate", str(tmp_path / "long.json"))
     assert result.exit_code == 2
     assert "task_id: expected a whole number" in json.loads(result.stdout)["errors"][0]
+
+
+def test_a_seed_out_of_range_is_refused(tmp_path):
+    result = run("generate", "--out", str(tmp_path), "--size", "small", "--seed", str(2**63))
+    assert result.exit_code == 2
+    assert "give a whole number from 0 to 2^63 - 1" in result.stderr
+    assert not list(tmp_path.iterdir())
