@@ -44,6 +44,11 @@ make_venv() {
   fail "$python cannot make a virtual environment; install its venv module (Debian, Ubuntu: apt install python3-venv)"
 }
 
+# What of pip's talk tells that it goes on: downloads of a megabyte or more, and the last, silent part.
+large_steps() {
+  grep --line-buffered -oE '^ *Downloading [^ ]+ \([0-9.]+ [MG]B\)|^Installing collected packages' || true
+}
+
 setup_hash() { .venv/bin/python -c 'import hashlib; print(hashlib.sha256(open("setup.py", "rb").read()).hexdigest())'; }
 
 # prepare_environment EXTRA: `.venv` holds this checkout with the extra's packages; quick when nothing changed.
@@ -58,7 +63,8 @@ prepare_environment() {
     return
   fi
   say "installing the packages of .[$extra] into .venv (the first time this takes a few minutes)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$extra]" >&2 ||
+  PYTHONUNBUFFERED=1 .venv/bin/python -m pip install --disable-pip-version-check --editable ".[$extra]" |
+    large_steps >&2 ||
     fail "the installation failed, see pip's message above; start again when that is mended"
   printf '%s\n' "$hash" >".venv/installed-$extra"
 }

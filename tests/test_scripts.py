@@ -14,7 +14,7 @@ SCRIPTS = ["launch/quickstart.sh", "scripts/test.sh", "scripts/environment.sh", 
 # `python -m pip install` and `python -m pytest` are written down; everything else goes to the real interpreter.
 PYTHON_STUB = """#!/bin/sh
 case "$1 $2 $3" in
-  "-m pip install") echo "pip $*" >>"$CALLS"; exit "${PIP_EXIT:-0}" ;;
+  "-m pip install") echo "pip $*" >>"$CALLS"; printf '%b' "$PIP_SAYS"; exit "${PIP_EXIT:-0}" ;;
   "-m pytest "*) echo "pytest $*" >>"$CALLS"; echo "3 passed in 0.01s"; exit "${PYTEST_EXIT:-0}" ;;
 esac
 exec {real} "$@"
@@ -75,6 +75,18 @@ def test_quickstart_installs_trains_and_says_where_the_curves_are(checkout: Chec
     assert checkout.calls[0].endswith("--editable .[local]")
     assert checkout.calls[1] == "intraskill train configs/quick.yaml"
     assert done.stdout == f"The curves: {checkout.path}/runs/quick/report/index.html\n"
+
+
+def test_an_installation_says_what_it_downloads_as_it_goes(checkout: Checkout) -> None:
+    said = (
+        "Collecting torch==2.13.*\\n  Downloading torch-2.13.0.whl.metadata (30 kB)\\n"
+        "  Downloading torch-2.13.0.whl (187.3 MB)\\nInstalling collected packages: torch, numpy\\n"
+    )
+    done = checkout.run("launch/quickstart.sh", PIP_SAYS=said)
+    assert done.stderr.splitlines()[1:3] == [
+        "  Downloading torch-2.13.0.whl (187.3 MB)",
+        "Installing collected packages",
+    ]
 
 
 def test_a_second_start_installs_nothing(checkout: Checkout) -> None:

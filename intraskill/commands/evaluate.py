@@ -73,7 +73,10 @@ def run(
     Completed episodes are skipped, failed ones are tried again. Exit code 1: some could not be scored.
     """
     settings = load_settings_as(EvalSettings, config)
-    _print_json(run_evaluation(settings, runs_dir / settings.name, Reporter(quiet), final_test=final_test))
+    folder = runs_dir / settings.name
+    _print_json(run_evaluation(settings, folder, Reporter(quiet), final_test=final_test))
+    if not quiet:
+        _say_where(folder)
 
 
 @eval_app.command()
@@ -109,6 +112,7 @@ def compare_command(
     folder = out or b / f"versus-{first.manifest['name']}"
     write_page(folder, "comparison", record, comparison_markdown(record), comparison_intervals(record))
     _print_json(record)
+    _say_where(folder)
 
 
 @eval_app.command("four-conditions")
@@ -184,6 +188,8 @@ def _experiment(
         _print_json(plan_experiment(experiment, protocol, folder))
     else:
         _print_json(run_experiment(experiment, protocol, folder, Reporter(quiet), only=only, samples=samples))
+        if not quiet:
+            _say_where(folder)
 
 
 @stats_app.command("paired")
@@ -227,7 +233,13 @@ def traces_export(
     if public == sft:
         raise UserError("traces export: give exactly one of --public and --sft")
     export, kind = (export_public, "public") if public else (export_sft, "sft")
-    _print_json(export(run, out or run / "export" / kind))
+    folder = out or run / "export" / kind
+    _print_json(export(run, folder))
+    _say_where(folder)
+
+
+def _say_where(folder: Path) -> None:
+    typer.echo(f"files are in {folder}", err=True)
 
 
 def _print_json(value: Any) -> None:

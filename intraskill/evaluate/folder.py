@@ -38,7 +38,7 @@ class EvalFolder:
             found = read_json(path, MANIFEST_SCHEMA)
             if found["fingerprint"] != plan.fingerprint:
                 changes = "; ".join(describe_difference(found["semantic"], plan.semantic))
-                raise UserError(f"{self.path} holds another evaluation ({changes}); choose another name")
+                raise UserError(f"{self.path} holds another evaluation ({changes}); choose another name or folder")
             return
         if (self.path / "run.json").exists():
             raise UserError(f"{self.path} is the folder of a training run; choose another name for the evaluation")

@@ -82,8 +82,10 @@ def test_the_command_writes_json_markdown_and_a_picture(two, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["eval", "compare", *map(str, two), "--samples", str(SAMPLES)])
     assert caught.value.code == 0
-    printed = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    printed = json.loads(captured.out)
     folder = two[1] / f"versus-{printed['a']['name']}"
+    assert f"files are in {folder}\n" in captured.err
     assert json.loads((folder / "comparison.json").read_text()) == printed
     text = (folder / "comparison.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith("| reward |"))

@@ -124,7 +124,9 @@ def test_the_command_needs_one_kind_and_writes_into_the_run(run, capsys):
         with pytest.raises(SystemExit) as caught:
             main(["traces", "export", str(run), *words_])
         assert caught.value.code == code
-    assert json.loads(capsys.readouterr().out.partition("}\n{")[0] + "}")["kind"] == "public"
+    captured = capsys.readouterr()
+    assert json.loads(captured.out.partition("}\n{")[0] + "}")["kind"] == "public"
+    assert f"files are in {run / 'export' / 'public'}\n" in captured.err
     assert (run / "export" / "public" / "episodes.jsonl").exists()
     assert (run / "export" / "sft" / "report.json").exists()
 
