@@ -141,7 +141,7 @@ class _Training:
             f"step {batch.step}/{total}  success {batch.metrics['rollout/shopsim/success_rate']:.3f}  "
             f"reward {batch.metrics['rollout/shopsim/reward_mean']:.3f}  "
             f"kept {len(batch.kept)}/{len(batch.collected.groups)} groups  "
-            f"{batch.metrics['timing/rollout_s']:.1f} + {timing['timing/train_s']:.1f} s"
+            f"{batch.metrics['timing/rollout_s']:.1f} s acting, {timing['timing/train_s']:.1f} s learning"
         )
 
     def _publish_weights(self, step: int) -> None:
