@@ -145,7 +145,11 @@ def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
         raise UserError(
             f"training needs the package {error.name!r}; install the embedded backend: pip install 'intraskill[local]'"
         ) from None
-    run_training(settings, path, Reporter(quiet))
+    try:
+        run_training(settings, path, Reporter(quiet))
+    except KeyboardInterrupt:
+        print(f"stopped; continue with: intraskill resume {path}", file=sys.stderr)
+        raise
 
 
 @gate_app.command("fit")

@@ -106,7 +106,9 @@ class BatchEngine:
             results = self._lanes.run([request for request, _ in batch], self._version)
         except Exception as error:  # handed to every waiting episode: each must learn that it gets no reply
             for _, answer in batch:
-                answer.set_exception(error)
+                if not answer.done():
+                    answer.set_exception(error)
             return
         for (_, answer), result in zip(batch, results, strict=True):
-            answer.set_result(result)
+            if not answer.done():  # an interrupt cancels the episodes while their batch is sampled
+                answer.set_result(result)

@@ -84,8 +84,9 @@ def _validation_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     first, last = report["validation_first"], report["validation_last"]
     if last is None:
         return [("validation", "not measured yet")]
-    rise = points(last["skill_free"] - first["skill_free"])
-    text = f"{percent(last['skill_free'])} % without skills at step {last['step']} ({rise} points since the start)"
+    text = f"{percent(last['skill_free'])} % without skills at step {last['step']}"
+    if last["step"] != first["step"]:
+        text += f" ({points(last['skill_free'] - first['skill_free'])} points since the start)"
     if last["equipped"] is not None:
         text += f", {percent(last['equipped'])} % with the full bank"
     return [("validation", text)]

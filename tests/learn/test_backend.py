@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from intraskill.cli import main  # noqa: E402
 from intraskill.config import RunSettings  # noqa: E402
 from intraskill.errors import UserError  # noqa: E402
 from intraskill.learn import backend  # noqa: E402
@@ -120,3 +121,16 @@ def test_only_an_incomplete_gate_is_completed_and_at_its_own_weights(settings, f
     again = read_json(gate / "contributions.json")
     assert again["contributions"] == record["contributions"]
     assert len(log.read()) == 40
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch, tmp_path, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend, "train", interrupted)
+    settings = tmp_path / "x.yaml"
+    settings.write_text("name: x\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", str(settings), "--runs-dir", str(tmp_path)])
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == f"stopped; continue with: intraskill resume {tmp_path / 'x'}\n"

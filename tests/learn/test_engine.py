@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -95,6 +96,29 @@ async def test_a_cancelled_request_is_left_out(qwen: PreTrainedModel) -> None:
     answer = await engine.generate((4, 5), sampling=SAMPLING, seed=0, session="b", group="g")
     assert answer.cached_tokens == 0
     assert answer.token_ids
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_episode_cancelled_while_its_batch_is_sampled_is_left_alone(
+    qwen: PreTrainedModel, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    engine = engine_of(qwen)
+    errors: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    sample = engine._lanes.run
+
+    def interrupted(*arguments: Any) -> Any:
+        asked.cancel()
+        if fails:
+            raise ValueError("broken")
+        return sample(*arguments)
+
+    monkeypatch.setattr(engine._lanes, "run", interrupted)
+    asked = asyncio.create_task(engine.generate((4, 5), sampling=SAMPLING, seed=0, session="a", group="g"))
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    await asyncio.sleep(0.01)
+    assert errors == []
 
 
 async def test_every_waiting_episode_hears_of_an_error(qwen: PreTrainedModel) -> None:

@@ -45,6 +45,7 @@ def test_a_fresh_run_and_one_cut_short(make_run: Callable) -> None:
     builder.step(0, 1)
     report = status(builder.path)
     assert (report["state"], report["step"]) == ("stopped", 1)
+    assert "since the start" not in render_status(report)
     assert f"intraskill report {builder.path}" in render_status(report)
 
 
