@@ -7,14 +7,37 @@ a run *means*; paths, concurrency and reporting are left out of it, so they may 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _without_secret(url: str) -> str:
+    """Settings are written into run folders and sent to W&B, so a URL must not carry a key."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url  # whoever connects says what is wrong with it
+    if "@" in parts.netloc or parts.query:
+        raise ValueError("a URL with a user, a password or a query would be stored; give it without them")
+    return url
+
+
+def _variable_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError("not the name of an environment variable; put the key into one and give its name")
+    return name
+
+
+Url = Annotated[str, AfterValidator(_without_secret)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
 
 
 class WorldSettings(Settings):
@@ -40,7 +63,7 @@ class EnvironmentSettings(Settings):
     """The shopping environment. Page size and rendering are part of its identity."""
 
     world: WorldSettings = WorldSettings()
-    url: str | None = Field(None, description="an HTTP environment service; omit to run it in process")
+    url: Url | None = Field(None, description="an HTTP environment service; omit to run it in process")
     rendering: Literal["full", "compact"] = Field("compact", description="how pages are written out")
     page_size: int = Field(4, ge=1, le=50, description="search results a page")
     max_steps: int = Field(10, ge=1, le=200, description="action budget of one episode")
@@ -127,10 +150,10 @@ class AnalystSettings(Settings):
 
     kind: Literal["none", "rules", "llm"] = Field("rules", description="rules needs no model; llm asks an endpoint")
     min_cards: int = Field(2, ge=1, description="failures that must agree before a candidate is made of them")
-    url: str | None = Field(None, description="llm: an OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
+    url: Url | None = Field(None, description="llm: an OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
     model: str | None = Field(None, description="llm: the model's name there")
-    api_key_env: str | None = Field(None, description="llm: environment variable that holds the API key")
-    max_turns: int = Field(20, ge=2, description="llm: replies in one analysis at most")
+    api_key_env: VariableName | None = Field(None, description="llm: environment variable that holds the API key")
+    max_turns: int = Field(20, ge=2, le=20, description="llm: replies in one analysis at most")
     concurrency: int = Field(4, ge=1, description="llm: analyses at once")
     timeout_s: float = Field(120.0, gt=0, description="llm: limit of one request")
 

@@ -144,6 +144,21 @@ def test_unreadable_files_are_the_users_to_mend(load, tmp_path):
         load("name: a\x00b\n")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "analyst:\n  api_key_env: sk-hidden\n",
+        "analyst:\n  url: http://user:hidden@127.0.0.1:8000/v1\n",
+        "analyst:\n  url: http://127.0.0.1:8000/v1?key=hidden\n",
+        "environment:\n  url: http://user:hidden@127.0.0.1:8000\n",
+    ],
+)
+def test_settings_never_hold_a_key_and_the_refusal_does_not_repeat_it(load, text):
+    with pytest.raises(UserError, match=r"would be stored|name of an environment variable") as caught:
+        load("name: a\n" + text)
+    assert "hidden" not in str(caught.value)
+
+
 def test_a_deeply_nested_file_is_refused(load):
     with pytest.raises(UserError, match="nested too deeply"):
         load("name: " + "[" * 5000 + "]" * 5000 + "\n")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from intraskill.config import EnvironmentSettings, PolicySettings, Settings
+from intraskill.config import EnvironmentSettings, PolicySettings, Settings, Url, VariableName
 
 SplitName = Literal["train", "val", "test"]
 
@@ -21,8 +21,8 @@ class EvalPolicySettings(PolicySettings):
 
     model: str = Field("builtin:tiny", description="model directory or builtin:tiny; an endpoint's name for its model")
     checkpoint_id: str | None = Field(None, description="which weights these are; never sent to an endpoint")
-    base_url: str | None = Field(None, description="an OpenAI-compatible endpoint, e.g. http://127.0.0.1:30000/v1")
-    api_key_env: str | None = Field(None, description="environment variable that holds the endpoint's API key")
+    base_url: Url | None = Field(None, description="an OpenAI-compatible endpoint, e.g. http://127.0.0.1:30000/v1")
+    api_key_env: VariableName | None = Field(None, description="environment variable that holds the endpoint's API key")
     extra_body: dict[str, Any] = Field({}, description="further keys of every request, e.g. chat_template_kwargs")
     timeout_s: float = Field(600.0, gt=0, description="limit of one request to the endpoint")
     attempts: int = Field(6, ge=1, description="tries of one request: network errors, 429 and 5xx are tried again")
