@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -155,55 +156,102 @@ def test_one_engine_of_two_dies_and_the_other_finishes_the_step(kit, engines, ro
 
 
 class Service:
-    """The environment service of a kit's world, in a process of its own that can be killed and started again."""
+    """The environment service of a kit's world, in a process of its own."""
 
     def __init__(self, kit) -> None:
-        self.port, self.process = free_port(), None
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.command = [sys.executable, "-m", "intraskill", "slime", "environment", str(kit.folder / "config.yaml")]
-        self.command += ["--runs-dir", str(kit.folder / "runs"), "--port", str(self.port)]
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
-        assert json.loads(self.process.stdout.readline())["url"] == self.url
+        command = [sys.executable, "-m", "intraskill", "slime", "environment", str(kit.folder / "config.yaml")]
+        command += ["--runs-dir", str(kit.folder / "runs"), "--port", "0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.url = json.loads(self.process.stdout.readline())["url"]
+        self.port = int(self.url.rsplit(":", 1)[1])
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
 
+class Door:
+    """An address in front of a service. While it is shut, connections are refused, as without a service."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._listener: socket.socket | None = None
+        self._open: list[socket.socket] = []
+
+    def open(self, target: int) -> None:
+        self._listener = listener = socket.create_server(("127.0.0.1", self.port), backlog=200)
+        threading.Thread(target=self._accept, args=(listener, target), daemon=True).start()
+
+    def shut(self) -> None:
+        for one in (self._listener, *self._open):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._open.clear()
+
+    def _accept(self, listener: socket.socket, target: int) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+                far = socket.create_connection(("127.0.0.1", target))
+            except OSError:
+                return
+            self._open += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
 @pytest.fixture
-def service(kit):
+def services(kit):
+    """Makes services, and ends them."""
     kit.args()  # writes the settings file
-    made = Service(kit)
-    made.start()
-    kit.spec["environment_url"] = made.url
-    yield made
-    made.kill()
+    made: list[Service] = []
+
+    def start() -> Service:
+        made.append(Service(kit))
+        return made[-1]
+
+    yield start
+    for service in made:
+        service.kill()
 
 
 @pytest.mark.timeout(300)
-def test_an_environment_service_that_is_away_for_ten_seconds_costs_no_group(kit, service):
+def test_an_environment_service_that_is_away_for_ten_seconds_costs_no_group(kit, services):
+    """Another process takes its place, which knows nothing of the sessions of the first."""
+    first, second, door = services(), services(), Door()
+    kit.spec["environment_url"] = door.url
+    door.open(first.port)
     job = kit.job()
     job.evaluate(0)
-    asked, away = len(kit.server.requests), []
+    asked = len(kit.server.requests)
 
     def outage() -> None:
-        service.kill()
-        gone = time.monotonic()
-        time.sleep(9)  # and at least a second until it has started
-        service.start()
-        away.append(time.monotonic() - gone)
+        first.kill()
+        door.shut()
+        time.sleep(10)
+        door.open(second.port)
 
     breaker = when(lambda: len(kit.server.requests) > asked + 4, outage)
+    started = time.monotonic()
     generated = job.generate(0)
     breaker.join()
-    assert away[0] >= 10
+    door.shut()
+    assert time.monotonic() - started > 10
     assert unscored(generated) == []
     assert len(generated.batch.kept) == 2
 
 
-def test_an_environment_service_that_stays_away_stops_the_run_with_its_reason(kit, service, monkeypatch):
+def test_an_environment_service_that_stays_away_stops_the_run_with_its_reason(kit, services, monkeypatch):
+    service = services()
+    kit.spec["environment_url"] = service.url
     job = kit.job()
     job.evaluate(0)
     monkeypatch.setattr("shopsimulator.client._RETRY_DELAY_S", 0.001)
