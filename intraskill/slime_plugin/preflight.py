@@ -163,6 +163,13 @@ def _model(launch: Launch) -> Iterator[str]:
     directory = model_directory(launch.settings.policy.model)
     if not any(directory.glob("*.safetensors")):
         yield f"policy.model: {directory} holds no *.safetensors; give a Hugging Face model directory with its weights"
+    config = read_json(directory / "config.json")
+    positions = config.get("text_config", config).get("max_position_embeddings")
+    if positions is not None and positions < launch.settings.slime.context_length:
+        yield (
+            f"slime.context_length is {launch.settings.slime.context_length}, but the model reads {positions} tokens "
+            "at most; lower it, or every long episode is cut unseen"
+        )
     chat = ChatTemplate(load_tokenizer(directory))
     static = launch.settings.policy.tool_schema == "static"
     if not chat.prefix_preserving and not static:

@@ -90,6 +90,15 @@ def worlds_small(tmp_path):
     return ShopWorld(read_catalog(tmp_path / "world" / "catalog.json.gz"), ShopSettings())
 
 
+def test_a_context_longer_than_the_model_reads_is_noticed(launch):
+    config = Path(launch.settings.policy.model) / "config.json"
+    config.write_text(json.dumps({"text_config": {"max_position_embeddings": 4096}}))
+    (problem,) = problems(launch)
+    assert "slime.context_length is 24576, but the model reads 4096 tokens" in problem
+    config.write_text(json.dumps({"max_position_embeddings": 32768}))
+    assert problems(launch) == []
+
+
 def test_a_full_disk_is_noticed(launch, monkeypatch):
     monkeypatch.setattr(preflight, "_BYTES_PER_WEIGHT_BYTE", 1 << 60)
     (problem,) = problems(launch)
