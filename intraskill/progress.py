@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+LOG_WIDTH = 120  # columns; a log file has no width of its own
+
 
 class Bar:
     """One running piece of work; `advance` may be called from callbacks."""
@@ -27,7 +29,7 @@ class Reporter:
     """Owns the console of one command. `quiet` shows nothing at all."""
 
     def __init__(self, quiet: bool = False) -> None:
-        width = None if sys.stderr.isatty() else 120  # a log file has no width of its own
+        width = None if sys.stderr.isatty() else LOG_WIDTH
         self.console = Console(file=sys.stderr, quiet=quiet, highlight=False, width=width)
 
     def say(self, message: str) -> None:

@@ -43,7 +43,9 @@ def test_a_seed_out_of_range_is_refused_and_help_shows_no_long_range(run, comman
     assert "922337" not in run(*words, "--help")[1]
 
 
-@pytest.mark.parametrize("group", [(), ("gate",), ("eval",), ("stats",), ("traces",), ("curriculum",)])
+@pytest.mark.parametrize(
+    "group", [(), *[(name,) for name in ("gate", "eval", "stats", "traces", "curriculum", "bank", "coldstart")]]
+)
 def test_the_list_of_commands_fits_80_columns(run, group, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = run(*group, "--help")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,12 +17,12 @@ from rich.text import Text
 from intraskill.assets import PREFIX, bank_path
 from intraskill.errors import UserError
 from intraskill.evolve.history import Event, bank_difference, bank_history, banks_of, event_record
+from intraskill.progress import LOG_WIDTH
 from intraskill.skills.bank import Bank, bank_record, read_bank, render_chunk
 
 bank_app = typer.Typer(help="What stands in a skill bank, and how it came there.", no_args_is_help=True)
 
 AS_JSON = typer.Option(False, "--json", help="One JSON value instead of text.")
-_TABLE_WIDTH = 140  # a narrower terminal wraps the lines, which reads better than wrapped cells
 WHICH = "A run folder, a bank file, or builtin:NAME."
 
 
@@ -28,7 +32,10 @@ def show(
     round_index: int | None = typer.Option(None, "--round", help="The bank of this round; default: the latest."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Show a bank: every chunk as the policy sees it, with what a gate measured."""
+    """Show a bank, every chunk as the policy sees it.
+
+    With what a gate measured.
+    """
     bank = _bank(source, round_index)
     if as_json:
         print(json.dumps(bank_record(bank), ensure_ascii=False, indent=2))
@@ -71,7 +78,10 @@ def history(
     run: Path = typer.Argument(..., help="A run folder."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Tell which chunk came when, on how much evidence, what each gate measured, and why it left."""
+    """What became of every chunk, gate by gate.
+
+    When it came, on how many cards, what each gate measured, and why it left.
+    """
     if not run.is_dir():
         raise UserError(f"{run}: no such run folder; check the path")
     events = bank_history(run)
@@ -80,21 +90,34 @@ def history(
         return
     if not events:
         raise UserError(f"{run}: no gate has run yet; give the folder of a run that has closed a round")
-    table = Table(title=Text(f"{run.name}: chunks at each gate"), title_justify="left")
-    for heading in ("gate", "step", "chunk", "event", "effect", "95 % interval", "cards", "why"):
-        table.add_column(heading, justify="right" if heading in ("step", "effect", "cards") else "left")
-    for event in events:
-        table.add_row(*map(Text, _cells(event)))
-    console = Console(highlight=False)
-    Console(highlight=False, width=max(console.width, _TABLE_WIDTH)).print(table)
+    print(f"{run.name}: chunks at each gate")
+    Console(highlight=False, width=None if sys.stdout.isatty() else LOG_WIDTH).print(_history_table(events))
+
+
+def _history_table(events: Sequence[Event]) -> Table:
+    """One row per chunk and gate, each gate under its own heading; fits 80 columns."""
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("chunk", overflow="fold", min_width=25)  # the id of a new text, in brackets, is not broken
+    table.add_column("effect", justify="right", no_wrap=True)
+    table.add_column("95 % interval", no_wrap=True)
+    table.add_column("cards", justify="right", no_wrap=True)
+    table.add_column("event")
+    for round_index, group in groupby(events, key=lambda event: event.round):
+        rows = list(group)
+        name = "start" if round_index < 0 else f"round {round_index}"
+        table.add_row(Text(f"{name}, step {rows[0].step}", style="bold"))
+        for event in rows:
+            table.add_row(*map(Text, _cells(event)))
+        table.add_section()
+    return table
 
 
 def _cells(event: Event) -> list[str]:
-    gate = "start" if event.round < 0 else f"round {event.round}"
     name = event.chunk if event.text == event.chunk else f"{event.chunk} ({event.text})"
     effect = "-" if event.coefficient is None else f"{event.coefficient:+.3f}"
     interval = "-" if event.interval is None else f"{event.interval[0]:+.3f} to {event.interval[1]:+.3f}"
-    return [gate, str(event.step), name, event.event, effect, interval, str(event.cards or "-"), event.why]
+    why = event.why or (event.title if event.event == "added" else "")
+    return [name, effect, interval, str(event.cards or "-"), f"{event.event}: {why}" if why else event.event]
 
 
 def _bank(source: str, round_index: int | None) -> Bank:

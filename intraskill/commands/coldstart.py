@@ -40,7 +40,10 @@ def analyze(
     tasks: int = typer.Option(400, min=1, help="Training tasks to play without any skill."),
     quiet: bool = QUIET,
 ) -> None:
-    """Play training tasks without skills and make a card of every success and failure."""
+    """Play training tasks and make a card of each.
+
+    Without skills; every success and every failure gets a card.
+    """
     with RunLock(out):
         start = _open(config, out, quiet)
         parts = start.settings, start.source.catalog
@@ -49,7 +52,10 @@ def analyze(
 
 @coldstart_app.command("compile")
 def compile_command(config: Path = CONFIG, out: Path = OUT, quiet: bool = QUIET) -> None:
-    """Compile the cards into at most 16 draft chunks; training refuses a draft."""
+    """Compile the cards into at most 16 draft chunks.
+
+    Training refuses a draft.
+    """
     with RunLock(out):
         _print_json(_open(config, out, quiet).compile())
 
@@ -63,7 +69,10 @@ def gate(
     ),
     quiet: bool = QUIET,
 ) -> None:
-    """Measure the draft on validation tasks (Gate A) and write the bank that training may start from."""
+    """Measure the draft and write the bank to start from.
+
+    On validation tasks, before any training (Gate A).
+    """
     with RunLock(out):
         _print_json(asyncio.run(_open(config, out, quiet).gate(final_test)))
 

@@ -243,4 +243,4 @@ def _say_where(folder: Path) -> None:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False), flush=True)

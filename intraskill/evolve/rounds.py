@@ -349,7 +349,7 @@ class RoundDriver:
         if proposed.metrics:
             self.folder.metrics.append({**self._heading("analysis", index), **proposed.metrics})
             cards = int(proposed.metrics.get("analysis/card_count", 0))
-            self.reporter.say(f"analysis: {cards} failed retries, {len(proposed.candidates)} candidates")
+            self.reporter.say(f"analysis: failed retries read: {cards}, candidates: {len(proposed.candidates)}")
         return proposed.candidates[: self.settings.gate.candidates]
 
     async def _evaluate(self, index: int, bank: Bank, also: Mapping[str, Sequence[Chunk]] | None = None) -> None:
@@ -371,7 +371,7 @@ class RoundDriver:
         ]
         log = JsonlLog(self.folder.gate_dir(index) / f"{condition}.jsonl")
         provenance = {**runner.protocol(), "checkpoint": self.checkpoint}
-        with self.reporter.bar(f"validation: {condition}", len(jobs)) as bar:
+        with self.reporter.bar(f"validation: {condition.replace('_', ' ')}", len(jobs)) as bar:
             plans = [JobPlan(job, tuple(chunks)) for job in jobs]
             runs = await run_jobs(runner, plans, log, provenance, self.wave_size, bar)
         self._record(index, condition, runs)

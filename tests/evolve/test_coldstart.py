@@ -1,5 +1,6 @@
 """The cold start: two channels to one draft, two gates, and what is refused on the way."""
 
+import io
 import json
 import shutil
 
@@ -11,7 +12,7 @@ from intraskill.evolve.analysts.base import no_proposal
 from intraskill.evolve.analysts.rules import RulesAnalyst
 from intraskill.evolve.cards import Abstraction, Lesson
 from intraskill.evolve.coldstart import ColdStart, draft_clusters
-from intraskill.evolve.history import bank_difference, bank_history, banks_of
+from intraskill.evolve.history import Event, bank_difference, bank_history, banks_of
 from intraskill.progress import Reporter
 from intraskill.skills.bank import Bank, read_bank, write_bank
 from intraskill.store import JsonlLog, read_json, write_json_atomic
@@ -295,3 +296,20 @@ def test_an_incomplete_gate_is_told_as_such(tmp_path, skills):
     write_json_atomic(path, {"complete": False, "contributions": [row]} | heading)
     (event,) = bank_history(tmp_path)
     assert (event.event, event.coefficient) == ("not measured", None)
+
+
+def test_the_history_fits_80_columns(tmp_path, skills):
+    from rich.console import Console
+
+    from intraskill.commands.bank import _history_table
+
+    new = Event("recent", "online-0123456789abcdef", 0, 20, "turned down", 0.1, (-0.1, 0.3), 3, "another one", "t")
+    added = Event(
+        "online-0123456789abcdee", "online-0123456789abcdee", 1, 40, "added", 0.1, (0.0, 0.2), 3, "", "A title"
+    )
+    console = Console(file=io.StringIO(), width=80)
+    console.print(_history_table([new, added]))
+    lines = [line.strip() for line in console.file.getvalue().splitlines()]
+    assert "(online-0123456789abcdef)" in " ".join(lines)
+    assert any(line.startswith("online-0123456789abcdee") and line.endswith("added: A title") for line in lines)
+    assert [line for line in lines if ", step " in line] == ["round 0, step 20", "round 1, step 40"]
