@@ -53,6 +53,8 @@ while [ $# -gt 0 ]; do
 done
 
 command -v "$PYTHON" >/dev/null || fail "PYTHON=$PYTHON: no such program"
+"$PYTHON" -c "import intraskill.cli" 2>/dev/null ||
+  fail "PYTHON=$PYTHON cannot run this package; install it there: $PYTHON -m pip install --editable '.[slime]'"
 SLIME_DIR=$(cd "$SLIME_DIR" 2>/dev/null && pwd) || fail "SLIME_DIR: no such directory; clone slime there, or set it"
 model_script=$SLIME_DIR/scripts/models/$MODEL_SCRIPT
 [ -f "$model_script" ] || fail "$model_script does not exist; set SLIME_DIR to a checkout of slime, or MODEL_SCRIPT"

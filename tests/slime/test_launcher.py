@@ -144,6 +144,17 @@ def test_a_problem_is_one_line_and_exit_code_2(launcher):
     assert any("environment service" in line for line in lines)
 
 
+def test_a_python_without_the_package_is_one_line(launcher, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    bare.chmod(0o755)
+    code, out, err = launcher.run("--dry-run", PYTHON=str(bare))
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: PYTHON={bare} cannot run this package; install it there: {bare} -m pip install --editable '.[slime]'\n"
+    )
+
+
 def test_an_unknown_argument_is_refused(launcher):
     code, _, err = launcher.run("--dryrun")
     assert code == 2
