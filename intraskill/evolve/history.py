@@ -20,7 +20,7 @@ from intraskill.skills.bank import Bank, Chunk, read_bank
 from intraskill.store import read_json
 
 _LEFT = {
-    "retired": "it no longer helps",
+    "retired": "it does not help",
     "non_positive": "the gate found no benefit",
     "budget_excluded": "better chunks fill the budget",
     "rewrite_loser": "another wording did better",

@@ -220,7 +220,7 @@ def test_history_tells_who_came_and_who_left_and_why(tmp_path, skills):
     assert [event.event for event in events.values()] == ["kept", "replaced", "rewritten", "left", "turned down"]
     assert events["online-1"].chunk == "colour"
     assert events["online-1"].cards == 2
-    assert events["budget"].why == "it no longer helps"
+    assert events["budget"].why == "it does not help"
     assert events["recent"].interval == pytest.approx((0.102, 0.298), abs=1e-3)
 
 
