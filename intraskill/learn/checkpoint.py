@@ -16,6 +16,7 @@ from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from intraskill.errors import StateCorrupted, UserError
 from intraskill.learn.models import copy_weights, first_line, load_model, no_progress_bars
@@ -43,8 +44,8 @@ def save_checkpoint(path: Path, trainer: Trainer, tokenizer_dir: Path | None, ex
         (unfinished / "state.json").write_text(json.dumps(state, ensure_ascii=False, indent=1), encoding="utf-8")
         _sync(unfinished)
         _move_into_place(unfinished, path)
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, SafetensorError, RuntimeError) as error:  # a full disk is each of them, by who writes
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise UserError(f"checkpoint {path}: cannot be written: {reason}; free space or mend the rights") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,6 +82,28 @@ def test_a_failed_save_keeps_the_old_checkpoint(
     monkeypatch.undo()
     assert load_checkpoint(tmp_path / "a", trainer) == {"n": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("written", ["weights", "optimizer"])
+def test_a_disk_that_takes_no_more_is_one_line(
+    qwen: PreTrainedModel, make_group: MakeGroup, tmp_path: Path, written: str
+) -> None:
+    """A limit on file sizes fails like a full disk, in the libraries that write the files."""
+    trainer = Trainer(copy.deepcopy(qwen), SETTINGS)
+    trainer.step([make_group(0, 0)])
+    save_checkpoint(tmp_path / "step", trainer, None, {"step": 1})
+    weights, optimizer = ((tmp_path / "step" / name).stat().st_size for name in ("model.safetensors", "optimizer.pt"))
+    assert weights < optimizer
+    most = {"weights": weights // 2, "optimizer": (weights + optimizer) // 2}[written]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot be written: .*; free space"):
+            save_checkpoint(tmp_path / "step", trainer, None, {"step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert load_checkpoint(tmp_path / "step", trainer) == {"step": 1}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step"]
 
 
 def test_incomplete_or_newer_checkpoints_are_refused(qwen: PreTrainedModel, tmp_path: Path) -> None:
