@@ -40,10 +40,10 @@ def preflight(
     save_interval: Annotated[int, typer.Option(help="Steps from checkpoint to checkpoint; 0 = one a round.")] = 0,
     arguments: Annotated[bool, typer.Option("--arguments", help="Only print slime's arguments, one a line.")] = False,
 ) -> None:
-    """Check everything that can be checked before a GPU is touched; one line a problem, exit code 2.
+    """Check what can be checked before a GPU is touched.
 
-    Without a problem, writes RUN/slime.yaml for the job and prints what there is to do (train, close or done) and the
-    id of the W&B run to continue. With --arguments nothing is checked or written.
+    One line a problem, exit code 2. Without a problem, writes RUN/slime.yaml for the job and prints what there is to
+    do (train, close or done) and the id of the W&B run to continue. With --arguments nothing is checked or written.
     """
     from intraskill.assets import model_directory
     from intraskill.slime_plugin.arguments import load_slime_settings
@@ -84,7 +84,10 @@ def environment(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 8000,
     slots: Annotated[int, typer.Option(help="Sessions open at once; 0 = slime.concurrency.")] = 0,
 ) -> None:
-    """Serve the run's world over HTTP until interrupted; the first line printed is JSON with the URL."""
+    """Serve the run's world over HTTP until interrupted.
+
+    The first line printed is JSON with the URL.
+    """
     from shopsimulator.catalog import read_catalog
     from shopsimulator.engine import ShopSettings, ShopWorld
     from shopsimulator.service import run_service
@@ -113,10 +116,11 @@ def smoke(
     stop_after: Annotated[int, typer.Option(help="Kill the job after this many checkpoints; 0 = never.")] = 0,
     job_path: Annotated[str, typer.Option(help="First on the job's PYTHONPATH, e.g. an SGLang that slime knows.")] = "",
 ) -> None:
-    """Run slime's real loop on the CPU: two rounds of two steps, a real SGLang server, gates in the loop.
+    """Run slime's real loop on the CPU, in miniature.
 
-    Needs slime and SGLang, but no GPU and no Megatron: the trainer is the embedded one. Takes minutes. Run it before
-    paying for GPUs. Started again on the same folder, it continues.
+    Two rounds of two steps, a real SGLang server, gates in the loop. Needs slime and SGLang, but no GPU and no
+    Megatron: the trainer is the embedded one. Takes minutes. Run it before paying for GPUs. Started again on the same
+    folder, it continues.
     """
     try:
         from intraskill.slime_plugin.smoke import run_smoke
