@@ -181,9 +181,10 @@ def _choose(
 
     The firewall comes first: what it refuses must not stand in the records of what was dropped, either.
     """
-    texts = [text for text in texts if not check(text, facts)] or list(texts[:1])
-    if check(texts[0], facts):
+    released = [text for text in texts if not check(text, facts)]
+    if not released:
         return texts[0], "firewall"
+    texts = released
     if len(cluster.lessons) < limits.min_cards:
         return texts[0], "too_few_cards"
     if cluster.operation == "REWRITE" and cluster.target not in bank.ids:
