@@ -27,7 +27,7 @@ from intraskill.envs.shop import ShopSource, open_world
 from intraskill.errors import StateCorrupted, UserError
 from intraskill.evolve.proposer import open_proposer
 from intraskill.evolve.rounds import RoundDriver, Splits, StepBatch
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import load_chat
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
 from intraskill.policies.token import TokenPolicy
 from intraskill.progress import Reporter
@@ -153,7 +153,7 @@ class Job:
 
     def _runner(self, source: ShopSource) -> EpisodeRunner:
         policy = self.settings.policy
-        chat = ChatTemplate(load_tokenizer(model_directory(policy.model)))
+        chat = load_chat(model_directory(policy.model))
         limits = EpisodeSettings(
             self.settings.environment.max_steps,
             Sampling(**policy.sampling.model_dump()),

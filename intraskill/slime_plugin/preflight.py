@@ -25,7 +25,7 @@ from intraskill.agent.parsing import parse_reply
 from intraskill.assets import bank_path, model_directory
 from intraskill.errors import IntraSkillError, UserError
 from intraskill.evolve.rounds import read_round
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import load_chat
 from intraskill.run_folder import RUN_SCHEMA, RunFolder
 from intraskill.skills.bank import read_bank
 from intraskill.slime_plugin.arguments import SlimeRunSettings
@@ -170,7 +170,7 @@ def _model(launch: Launch) -> Iterator[str]:
             f"slime.context_length is {launch.settings.slime.context_length}, but the model reads {positions} tokens "
             "at most; lower it, or every long episode is cut unseen"
         )
-    chat = ChatTemplate(load_tokenizer(directory))
+    chat = load_chat(directory)
     static = launch.settings.policy.tool_schema == "static"
     if not chat.prefix_preserving and not static:
         yield (
