@@ -15,11 +15,11 @@ from typing import Any
 
 import typer
 from pydantic import ValidationError
+from shopsimulator.cli import check_seed
 
 from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
-from intraskill.commands.options import check_seed
 from intraskill.commands.slime import slime_app
 from intraskill.config import RunSettings
 from intraskill.errors import IntraSkillError, UserError

@@ -46,9 +46,9 @@ def _print(value: Any) -> None:
     typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
-def _check_seed(value: int) -> int:
-    """The seed as it came, or an error. A range in the option's type would fill its help with 19 digits."""
-    if not 0 <= value < 2**63:
+def check_seed(value: int | None) -> int | None:
+    """A seed option as it came, or an error. A range in the option's type would fill its help with 19 digits."""
+    if value is not None and not 0 <= value < 2**63:
         raise typer.BadParameter(f"{value}: give a whole number from 0 to 2^63 - 1")
     return value
 
@@ -57,7 +57,7 @@ def _check_seed(value: int) -> int:
 def generate(
     out: Annotated[Path, typer.Option(help="Directory for catalog.json.gz and splits.json.")],
     size: Annotated[Literal["small", "full"], typer.Option(help="full: the published split sizes.")] = "full",
-    seed: Annotated[int, typer.Option(callback=_check_seed, help="The same seed gives the same files.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="The same seed gives the same files.")] = 0,
     language: Annotated[Literal["en", "zh"], typer.Option(help="Language of products and tasks.")] = "en",
 ) -> None:
     """Write a generated catalog and its splits; print what they hold."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from shopsimulator.cli import check_seed
 
-from intraskill.commands.options import check_seed
 from intraskill.errors import UserError
 from intraskill.evaluate.compare import compare, read_evaluation
 from intraskill.evaluate.experiment import Experiment, Protocol, plan_experiment, run_experiment
