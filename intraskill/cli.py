@@ -17,21 +17,21 @@ import typer
 from pydantic import ValidationError
 from shopsimulator.cli import check_seed
 
+from intraskill.backends.embedded.cpu import prepare_process
 from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
 from intraskill.commands.slime import slime_app
-from intraskill.config import RunSettings
-from intraskill.errors import IntraSkillError, UserError
-from intraskill.evolve.estimate import ESTIMATORS, estimate_record, fit_observations
-from intraskill.evolve.select import parse_contributions, select, selection_record
-from intraskill.learn.process import prepare_process
-from intraskill.progress import Reporter
-from intraskill.run_folder import open_settings
-from intraskill.settings_file import load_settings
+from intraskill.core.errors import IntraSkillError, UserError
+from intraskill.core.progress import Reporter
+from intraskill.gate.estimators import ESTIMATORS, estimate_record, fit_observations
+from intraskill.gate.selection import parse_contributions, select, selection_record
+from intraskill.settings.files import load_settings
+from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import read_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
-from intraskill.user_files import read_user_json
+from intraskill.storage.run_folder import open_settings
+from intraskill.storage.user_files import read_user_json
 
 app = typer.Typer(
     help="Train a tool-calling agent with GRPO while the skill text in its prompt evolves with it.",
@@ -140,7 +140,7 @@ def _renamed(settings: RunSettings, name: str) -> RunSettings:
 def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
     prepare_process()
     try:
-        from intraskill.learn.backend import train as run_training
+        from intraskill.backends.embedded.backend import train as run_training
     except ImportError as error:
         raise UserError(
             f"training needs the package {error.name!r}; install the embedded backend: pip install 'intraskill[local]'"
@@ -212,7 +212,7 @@ def gate_complete(
     selects, unless training went on meanwhile: then only the record is completed.
     """
     try:
-        from intraskill.learn.backend import complete_gate
+        from intraskill.backends.embedded.backend import complete_gate
     except ImportError as error:
         raise UserError(f"the gate needs the package {error.name!r}; pip install 'intraskill[local]'") from None
     if not complete_gate(open_settings(run), run, round_index, Reporter(quiet)):

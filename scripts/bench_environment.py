@@ -32,8 +32,8 @@ from shopsimulator.search import SearchIndex
 from shopsimulator.service import run_service
 from shopsimulator.words import ENGLISH
 
-from intraskill.envs.shop import HttpShop, InProcessShop
-from intraskill.protocol import Environment
+from intraskill.core.protocol import Environment
+from intraskill.families.shop.environment import HttpShop, InProcessShop
 
 SETTINGS = {
     "compact": ShopSettings(page_size=4, rendering="compact", max_steps=30),

@@ -31,17 +31,17 @@ from typing import Any
 
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.agent.parsing import parse_reply
-from intraskill.agent.prompts import prompt_template
-from intraskill.envs.shop import ShopSource, open_world
+from intraskill.core.progress import Reporter
+from intraskill.core.records import EpisodeJob, Reset, Sampling, StepResult, Turn, TurnRequest
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.plan import make_plan
 from intraskill.evaluate.settings import EvalSettings
+from intraskill.families.shop.environment import ShopSource, open_world
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import call_text
-from intraskill.progress import Reporter
-from intraskill.records import EpisodeJob, Reset, Sampling, StepResult, Turn, TurnRequest
 from intraskill.rollout.jobs import JobPlan, run_rolling
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.store import JsonlLog, encode, fingerprint
+from intraskill.storage.store import JsonlLog, encode, fingerprint
 
 CONCURRENCY = 64
 

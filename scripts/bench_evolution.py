@@ -25,14 +25,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from intraskill.envs.shop import open_world
 from intraskill.evaluate.pairs import paired_record, unit_bounds
-from intraskill.evolve.analysts.base import Case
-from intraskill.evolve.proposer import failed_retries, open_analyst
+from intraskill.evolution.analysts.base import Case
+from intraskill.evolution.proposer import failed_retries, open_analyst
+from intraskill.families.shop.environment import open_world
 from intraskill.rollout.jobs import outcome
-from intraskill.run_folder import RunFolder, open_settings
 from intraskill.skills.bank import Chunk, read_bank
-from intraskill.store import JsonlLog, read_json
+from intraskill.storage.run_folder import RunFolder, open_settings
+from intraskill.storage.store import JsonlLog, read_json
 
 CONFIG = "configs/missing_skill.yaml"
 MISSING = "colour"

@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, Qwen3Config
 
-from intraskill.learn.engine import BatchEngine
-from intraskill.learn.models import build_model
-from intraskill.records import Sampling
+from intraskill.backends.embedded.engine import BatchEngine
+from intraskill.backends.embedded.models import build_model
+from intraskill.core.records import Sampling
 
 RETAIN = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",

@@ -32,17 +32,17 @@ from typing import Any
 import httpx
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
-from intraskill.agent.prompts import prompt_template
 from intraskill.agent.segments import segments
-from intraskill.agent.tools import ToolSchema
 from intraskill.assets import bank_path, model_directory
-from intraskill.config import EnvironmentSettings, WorldSettings
-from intraskill.envs.shop import ShopSource, open_world
+from intraskill.core.records import Episode, EpisodeJob, Message, Sampling
+from intraskill.core.seeds import stable_seed
+from intraskill.families.shop.environment import ShopSource, open_world
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.tools import ToolSchema
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
-from intraskill.records import Episode, EpisodeJob, Message, Sampling
-from intraskill.seeds import stable_seed
+from intraskill.settings.models import EnvironmentSettings, WorldSettings
 from intraskill.skills.bank import Chunk, read_bank
 
 GROUPS, SIBLINGS = 16, 4

@@ -34,12 +34,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_generate import RETAIN, VOCABULARY, Shape, tiny_shape
 
-from intraskill.config import TrainSettings
-from intraskill.learn.advantages import advantages
-from intraskill.learn.engine import BatchEngine
-from intraskill.learn.models import build_model
-from intraskill.learn.trainer import Trainer
-from intraskill.records import Sampling, Segment
+from intraskill.backends.embedded.engine import BatchEngine
+from intraskill.backends.embedded.models import build_model
+from intraskill.backends.embedded.trainer import Trainer
+from intraskill.core.records import Sampling, Segment
+from intraskill.objectives.advantages import advantages
+from intraskill.settings.models import TrainSettings
 
 TRL_VARIANTS = ("fp32", "bf16_autocast", "bf16_weights")
 

@@ -28,21 +28,21 @@ from shopsimulator.generate import GENERATOR_VERSION
 from transformers import PreTrainedTokenizerFast
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.prompts import prompt_template
 from intraskill.assets import bank_path
-from intraskill.config import EnvironmentSettings, WorldSettings
-from intraskill.envs.shop import open_world
-from intraskill.learn import demonstrations as demo
-from intraskill.learn.engine import BatchEngine
-from intraskill.learn.models import build_model, eos_ids
-from intraskill.learn.tiny import build_tokenizer, tiny_config
-from intraskill.learn.warmup import Excess, WarmupSettings, measure, train
+from intraskill.backends.embedded.engine import BatchEngine
+from intraskill.backends.embedded.models import build_model, eos_ids
+from intraskill.backends.embedded.tiny import build_tokenizer, tiny_config
+from intraskill.backends.embedded.warmup import Excess, WarmupSettings, measure, train
+from intraskill.core.records import Episode, EpisodeJob, Sampling
+from intraskill.families.shop import demonstrations as demo
+from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.token import TokenPolicy
-from intraskill.records import Episode, EpisodeJob, Sampling
 from intraskill.rollout.runner import EpisodeRunner
+from intraskill.settings.models import EnvironmentSettings, WorldSettings
 from intraskill.skills.bank import Chunk, read_bank
-from intraskill.store import write_json_atomic
+from intraskill.storage.store import write_json_atomic
 
 ASSETS = Path(__file__).resolve().parent.parent / "intraskill" / "assets"
 VOCABULARY, VOCABULARY_EPISODES = 1100, 3000

@@ -13,8 +13,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from intraskill.errors import EnvironmentUnavailable, UserError
-from intraskill.records import EpisodeJob, Reset, Sampling, StepResult
+from intraskill.core.errors import EnvironmentUnavailable, UserError
+from intraskill.core.records import EpisodeJob, Reset, Sampling, StepResult
+
+pytest_plugins = ["small_runs", "scripted_server"]
 
 # The same examples on every run, and no time limit for one: the machine may be busy.
 hypothesis.settings.register_profile("suite", derandomize=True, deadline=None)

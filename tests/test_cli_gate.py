@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from intraskill.cli import main
-from intraskill.errors import TooManyTechnicalFailures, UserError
+from intraskill.core.errors import TooManyTechnicalFailures, UserError
 
 OBSERVATIONS = {
     "interventions": ["a", "b"],

@@ -96,7 +96,7 @@ def test_links_and_named_files_exist(page: Path) -> None:
 
 
 def test_settings_named_in_the_readme_exist() -> None:
-    from intraskill.config import RunSettings
+    from intraskill.settings.models import RunSettings
 
     named = re.findall(
         r"`((?:policy|environment|report|gate|train|rollout)\.[a-z_.]+)", (ROOT / "README.md").read_text()

@@ -13,18 +13,18 @@ HEAVY = ("torch", "transformers", "wandb", "slime", "httpx", "matplotlib")
 # Pure modules: no torch, no network, no W&B, not even indirectly.
 PURE = [
     "intraskill",
-    "intraskill.records",
-    "intraskill.protocol",
-    "intraskill.errors",
-    "intraskill.store",
-    "intraskill.config",
+    "intraskill.core.records",
+    "intraskill.core.protocol",
+    "intraskill.core.errors",
+    "intraskill.storage.store",
+    "intraskill.settings.models",
     "intraskill.skills.bank",
     "intraskill.skills.curriculum",
     "intraskill.stats.ols",
     "intraskill.stats.paired",
-    "intraskill.evolve.estimate",
-    "intraskill.evolve.select",
-    "intraskill.learn.advantages",
+    "intraskill.gate.estimators",
+    "intraskill.gate.selection",
+    "intraskill.objectives.advantages",
     "shopsimulator",
     "shopsimulator.engine",
 ]
@@ -64,4 +64,4 @@ def test_the_report_needs_neither_torch_nor_wandb() -> None:
 
 def test_a_module_that_loads_torch_is_noticed() -> None:
     pytest.importorskip("torch")
-    assert "torch" in loaded_after("import intraskill.learn.trainer")
+    assert "torch" in loaded_after("import intraskill.backends.embedded.trainer")

@@ -24,11 +24,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from intraskill.agent.prompts import PromptTemplate
-from intraskill.agent.tools import ProtocolError, ToolSchema, build_tools, single_call, to_action
-from intraskill.errors import PolicyUnavailable, TechnicalFailure
-from intraskill.protocol import Environment, Policy
-from intraskill.records import (
+from intraskill.core.errors import PolicyUnavailable, TechnicalFailure
+from intraskill.core.protocol import Environment, Policy
+from intraskill.core.records import (
     Episode,
     EpisodeJob,
     EpisodeStep,
@@ -40,7 +38,9 @@ from intraskill.records import (
     Turn,
     TurnRequest,
 )
-from intraskill.seeds import stable_seed
+from intraskill.core.seeds import stable_seed
+from intraskill.families.shop.prompts import PromptTemplate
+from intraskill.families.shop.tools import ProtocolError, ToolSchema, build_tools, single_call, to_action
 from intraskill.skills.bank import Chunk
 
 log = logging.getLogger(__name__)

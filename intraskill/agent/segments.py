@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from intraskill.records import Episode, Segment, Turn
+from intraskill.core.records import Episode, Segment, Turn
 
 
 def segments(episode: Episode, group_index: int) -> tuple[Segment, ...]:

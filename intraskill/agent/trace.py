@@ -19,9 +19,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from intraskill.agent.segments import segments
-from intraskill.agent.tools import build_tools
-from intraskill.errors import StateCorrupted
-from intraskill.records import Episode, EpisodeJob, EpisodeStep, Reset, Segment, StepResult, ToolCall, Turn
+from intraskill.core.errors import StateCorrupted
+from intraskill.core.records import Episode, EpisodeJob, EpisodeStep, Reset, Segment, StepResult, ToolCall, Turn
+from intraskill.families.shop.tools import build_tools
 from intraskill.skills.bank import Chunk
 
 TRACE_SCHEMA = "shopsimrl-episode-v4"

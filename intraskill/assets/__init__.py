@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 
 PREFIX = "builtin:"
 

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from intraskill.assets import PREFIX, bank_path
-from intraskill.errors import UserError
-from intraskill.evolve.history import Event, bank_difference, bank_history, banks_of, event_record
-from intraskill.progress import LOG_WIDTH
+from intraskill.core.errors import UserError
+from intraskill.core.progress import LOG_WIDTH
+from intraskill.evolution.history import Event, bank_difference, bank_history, banks_of, event_record
 from intraskill.skills.bank import Bank, bank_record, read_bank, render_chunk
 
 bank_app = typer.Typer(help="What stands in a skill bank, and how it came there.", no_args_is_help=True)

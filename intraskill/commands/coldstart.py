@@ -13,18 +13,18 @@ from typing import Any
 import typer
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.prompts import prompt_template
-from intraskill.config import RunSettings
-from intraskill.envs.shop import open_world
-from intraskill.errors import UserError
-from intraskill.evolve.coldstart import ColdStart
-from intraskill.evolve.proposer import open_analyst, rules_analyst
-from intraskill.progress import Reporter
-from intraskill.protocol import Policy
-from intraskill.records import Sampling
+from intraskill.core.errors import UserError
+from intraskill.core.progress import Reporter
+from intraskill.core.protocol import Policy
+from intraskill.core.records import Sampling
+from intraskill.evolution.coldstart import ColdStart
+from intraskill.evolution.proposer import open_analyst, rules_analyst
+from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.settings_file import load_settings
-from intraskill.store import RunLock
+from intraskill.settings.files import load_settings
+from intraskill.settings.models import RunSettings
+from intraskill.storage.store import RunLock
 
 coldstart_app = typer.Typer(help="A first skill bank from nothing.", no_args_is_help=True)
 
@@ -90,7 +90,7 @@ def _open(config: Path, out: Path, quiet: bool) -> ColdStart:
 
 def _embedded(settings: RunSettings) -> Policy:
     try:
-        from intraskill.learn.policy import load_policy
+        from intraskill.backends.embedded.frozen_policy import load_policy
     except ImportError as error:
         raise UserError(
             f"a cold start needs the package {error.name!r}; install the embedded backend: "

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 
 slime_app = typer.Typer(help="The four-GPU backend: slime, SGLang, Megatron.", no_args_is_help=True)
 
@@ -46,9 +46,9 @@ def preflight(
     do (train, close or done) and the id of the W&B run to continue. With --arguments nothing is checked or written.
     """
     from intraskill.assets import model_directory
-    from intraskill.slime_plugin.arguments import load_slime_settings
-    from intraskill.slime_plugin.launch import job_arguments, wandb_run_id
-    from intraskill.slime_plugin.preflight import Launch, model_sha256, plan, problems
+    from intraskill.backends.slime.arguments import load_slime_settings
+    from intraskill.backends.slime.launch import job_arguments, wandb_run_id
+    from intraskill.backends.slime.preflight import Launch, model_sha256, plan, problems
 
     settings = load_slime_settings(config)
     run = (runs_dir / settings.name).resolve()
@@ -92,8 +92,8 @@ def environment(
     from shopsimulator.engine import ShopSettings, ShopWorld
     from shopsimulator.service import run_service
 
-    from intraskill.envs.shop import world_files
-    from intraskill.slime_plugin.arguments import load_slime_settings
+    from intraskill.backends.slime.arguments import load_slime_settings
+    from intraskill.families.shop.environment import world_files
 
     settings = load_slime_settings(config)
     shop = settings.environment
@@ -123,7 +123,7 @@ def smoke(
     folder, it continues.
     """
     try:
-        from intraskill.slime_plugin.smoke import run_smoke
+        from intraskill.backends.slime.smoke import run_smoke
     except ImportError as error:
         raise UserError(
             f"the smoke run needs the package {error.name!r}; docs/four_gpus.md says how to install slime and SGLang"
@@ -133,8 +133,8 @@ def smoke(
 
 def write_job_file(config: Path, run: Path, environment_url: str | None, model_sha256: str) -> Path:
     """RUN/slime.yaml: the file that `--custom-config-path` names."""
-    from intraskill.slime_plugin.arguments import CONFIG_KEY
-    from intraskill.store import write_bytes_atomic
+    from intraskill.backends.slime.arguments import CONFIG_KEY
+    from intraskill.storage.store import write_bytes_atomic
 
     job = {"settings": str(config.resolve()), "run": str(run), "model_sha256": model_sha256}
     if environment_url:

@@ -17,17 +17,17 @@ from typing import Any
 
 import yaml
 
-from intraskill.config import RunSettings
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.core.progress import Reporter
 from intraskill.evaluate.compare import Evaluated, compare, read_evaluation
-from intraskill.evaluate.pages import Interval, interval_text, write_page
 from intraskill.evaluate.plan import plan_record
+from intraskill.evaluate.report_page import Interval, interval_text, write_page
 from intraskill.evaluate.run import plan_evaluation, run_evaluation
 from intraskill.evaluate.settings import EvalPolicySettings, EvalSettings, SkillSettings, SplitName
 from intraskill.evaluate.summarize import summarize
-from intraskill.progress import Reporter
+from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, write_bank
-from intraskill.store import write_bytes_atomic
+from intraskill.storage.store import write_bytes_atomic
 
 EXPERIMENT_SCHEMA = "intraskill-experiment-v1"
 

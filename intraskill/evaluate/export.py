@@ -26,12 +26,12 @@ from typing import Any
 
 import orjson
 
-from intraskill.agent.tools import build_tools
-from intraskill.errors import UserError
-from intraskill.evaluate.table import COMPONENTS, TOKENS
-from intraskill.records import EpisodeJob
-from intraskill.rollout.numbers import StepNumbers, TraceNumbers, read_numbers
-from intraskill.store import JsonlLog, decode_record, encode, write_json_atomic
+from intraskill.core.errors import UserError
+from intraskill.core.records import EpisodeJob
+from intraskill.evaluate.episode_table import COMPONENTS, TOKENS
+from intraskill.families.shop.tools import build_tools
+from intraskill.rollout.episode_numbers import StepNumbers, TraceNumbers, read_numbers
+from intraskill.storage.store import JsonlLog, decode_record, encode, write_json_atomic
 
 _PARQUET_ROWS = 20_000  # converted at a time
 _PUBLISHED_PROVENANCE = ("checkpoint", "checkpoint_id", "bank_sha256", "prompt_sha256", "tool_schema", "sampling")

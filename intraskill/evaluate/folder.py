@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import intraskill
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.core.records import EpisodeJob
 from intraskill.evaluate.plan import EvalPlan
-from intraskill.records import EpisodeJob
-from intraskill.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
+from intraskill.storage.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
 
 MANIFEST_SCHEMA = "intraskill-evaluation-v1"
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.evaluate.experiment import Arm, Contrast, Experiment
-from intraskill.run_folder import RunFolder, open_settings
 from intraskill.skills.bank import read_bank
+from intraskill.storage.run_folder import RunFolder, open_settings
 
 CONTRASTS = (
     Contrast("internalization", "base-free", "final-free", "what training put into the weights"),

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.stats.paired import bootstrap_interval, hoeffding_radius, paired_difference, transitions
-from intraskill.user_files import read_user_text
+from intraskill.storage.user_files import read_user_text
 
 SAMPLES = 10_000
 UNIT = (0.0, 1.0)

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intraskill.agent.prompts import prompt_template
 from intraskill.assets import bank_path, model_directory
-from intraskill.envs.shop import ShopSource
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.core.records import EpisodeJob
+from intraskill.core.seeds import stable_seed
 from intraskill.evaluate.settings import EvalPolicySettings, EvalSettings
+from intraskill.families.shop.environment import ShopSource
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.openai import check_endpoint
-from intraskill.records import EpisodeJob
-from intraskill.seeds import stable_seed
 from intraskill.skills.bank import Bank, read_bank
-from intraskill.store import describe_difference, fingerprint
+from intraskill.storage.store import describe_difference, fingerprint
 
 CONDITIONS = ("model", "checkpoint_id", "skills")
 _NOT_THE_MODEL = frozenset({"state.json"})  # of a training checkpoint

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.core.protocol import Policy
 from intraskill.evaluate.settings import EvalPolicySettings
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
 from intraskill.policies.token import TokenPolicy
-from intraskill.protocol import Policy
 
 
 def open_policy(settings: EvalPolicySettings) -> Policy:
@@ -37,14 +37,14 @@ def open_policy(settings: EvalPolicySettings) -> Policy:
 def open_embedded(settings: EvalPolicySettings) -> TokenPolicy:
     """The embedded policy; its weight version is the hash of its weights."""
     with _needing_torch():
-        from intraskill.learn.policy import load_policy
+        from intraskill.backends.embedded.frozen_policy import load_policy
     return load_policy(settings.model, settings.sampler_dtype, settings.threads)
 
 
 def embedded_weights(model: str) -> str:
     """The hash by which gates and traces name these weights."""
     with _needing_torch():
-        from intraskill.learn.models import load_model, weights_hash
+        from intraskill.backends.embedded.models import load_model, weights_hash
     return weights_hash(load_model(model))
 
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from intraskill.errors import StateCorrupted, UserError
+from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.evaluate.experiment import Arm, Contrast, Experiment
 from intraskill.evaluate.policies import embedded_weights
-from intraskill.evolve.gate import CONTRIBUTIONS_SCHEMA
-from intraskill.run_documents import GateShape
-from intraskill.run_folder import RunFolder, open_settings
+from intraskill.gate.run import CONTRIBUTIONS_SCHEMA
 from intraskill.skills.bank import Bank, Chunk
-from intraskill.store import JsonlLog, decode_record, read_json
+from intraskill.storage.run_documents import GateShape
+from intraskill.storage.run_folder import RunFolder, open_settings
+from intraskill.storage.store import JsonlLog, decode_record, read_json
 
 
 def ranking(run: Path, gate: int, k: int | None, random_seeds: Sequence[int]) -> Experiment:

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.prompts import prompt_template
-from intraskill.envs.shop import open_world
-from intraskill.errors import IntraSkillError
+from intraskill.core.errors import IntraSkillError
+from intraskill.core.progress import Reporter
+from intraskill.core.protocol import Policy
+from intraskill.core.records import Sampling
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.plan import EvalPlan, check_guards, make_plan
 from intraskill.evaluate.policies import open_policy
 from intraskill.evaluate.settings import EvalSettings
 from intraskill.evaluate.summarize import write_summary
+from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.openai import OpenAIPolicy
-from intraskill.progress import Reporter
-from intraskill.protocol import Policy
-from intraskill.records import Sampling
 from intraskill.rollout.jobs import JobPlan, run_jobs, run_rolling
 from intraskill.rollout.runner import EnvironmentSource, EpisodeRunner
-from intraskill.store import RunLock
+from intraskill.storage.store import RunLock
 
 
 def plan_evaluation(settings: EvalSettings, runs_dir: Path) -> EvalPlan:

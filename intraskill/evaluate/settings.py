@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from intraskill.config import EnvironmentSettings, PolicySettings, Settings, Url, VariableName
+from intraskill.settings.models import EnvironmentSettings, PolicySettings, Settings, Url, VariableName
 
 SplitName = Literal["train", "val", "test"]
 

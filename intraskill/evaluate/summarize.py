@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from intraskill.evaluate.episode_table import OUTCOMES, TOKENS, EpisodeTable, build_table
 from intraskill.evaluate.folder import EvalFolder, manifest_jobs
-from intraskill.evaluate.table import OUTCOMES, TOKENS, EpisodeTable, build_table
-from intraskill.rollout.numbers import read_numbers
-from intraskill.store import write_json_atomic
+from intraskill.rollout.episode_numbers import read_numbers
+from intraskill.storage.store import write_json_atomic
 
 SUMMARY_SCHEMA = "intraskill-evaluation-summary-v1"
 

@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.agent.parsing import THINK_OPEN
-from intraskill.errors import UserError
-from intraskill.records import Message, Tool
+from intraskill.core.errors import UserError
+from intraskill.core.records import Message, Tool
 
 _MARK, _TOOL_MARK, _REASON_MARK, _QUERY_MARK = "zqMarkzq", "zqToolzq", "zqReasonzq", "zqQueryzq"
 _BREAK = "zqBreakvw"  # letters alone, so that no template rewrites it, and no part of it is its beginning and end

@@ -26,9 +26,9 @@ import httpx
 import msgspec
 import orjson
 
-from intraskill.errors import PolicyUnavailable, UserError
+from intraskill.core.errors import PolicyUnavailable, UserError
+from intraskill.core.records import FinishReason, Message, ToolCall, Turn, TurnRequest
 from intraskill.policies.retry import Refused, Retry, is_loopback, post_json, without_credentials
-from intraskill.records import FinishReason, Message, ToolCall, Turn, TurnRequest
 
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "stream", "n", "seed", *_SAMPLING})

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 import orjson
 
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intraskill.agent.parsing import parse_reply
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.protocol import Environment
+from intraskill.core.records import Message, Reset, StepResult, Turn, TurnRequest
 from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.token import Generation, next_prompt_ids, turn_from
-from intraskill.protocol import Environment
-from intraskill.records import Message, Reset, StepResult, Turn, TurnRequest
 
 Reply = Callable[[dict[str, Any], Sequence[Message]], str]
 

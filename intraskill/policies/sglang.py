@@ -24,10 +24,10 @@ from typing import Any, Literal
 
 import httpx
 
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.records import FinishReason, Sampling
 from intraskill.policies.retry import Refused, Retry, post_json, without_credentials
 from intraskill.policies.token import Generation
-from intraskill.records import FinishReason, Sampling
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
 

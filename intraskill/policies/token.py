@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from intraskill.agent.parsing import parse_reply
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.records import FinishReason, Sampling, Turn, TurnRequest
 from intraskill.policies.chat import ChatTemplate
-from intraskill.records import FinishReason, Sampling, Turn, TurnRequest
 
 
 @dataclass(frozen=True, slots=True)

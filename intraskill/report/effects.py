@@ -14,7 +14,7 @@ from pathlib import Path
 from intraskill.report.run_data import RunData, gate_dir
 from intraskill.rollout.jobs import Outcome, completed_outcomes
 from intraskill.stats.paired import paired_difference
-from intraskill.store import JsonlLog
+from intraskill.storage.store import JsonlLog
 
 Z95 = 1.959964
 

@@ -16,12 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from intraskill.report.effects import Z95, Effect, gap, rise
+from intraskill.report.labels import decision
 from intraskill.report.plots import Picture, clean, draw_pictures, inline_svg
 from intraskill.report.rounds import RoundSummary, summarize_rounds
 from intraskill.report.run_data import GateFile, RunData, read_run
 from intraskill.report.tables import percent, points
-from intraskill.report.words import decision
-from intraskill.store import write_bytes_atomic
+from intraskill.storage.store import write_bytes_atomic
 
 
 def write_report(run_dir: Path | str) -> Path:

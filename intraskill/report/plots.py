@@ -24,8 +24,8 @@ matplotlib.use("Agg")
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from intraskill.report.labels import origin
 from intraskill.report.run_data import REWARD, SUCCESS, GateFile, Row, RunData
-from intraskill.report.words import origin
 
 Z95 = 1.959964
 WIDTH = 9.0  # inches; the same for all, so that text comes out equally large

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intraskill.errors import UserError
-from intraskill.run_documents import CurriculumShape, GateShape, MetricsRow, RunShape, StateShape
+from intraskill.core.errors import UserError
 from intraskill.skills.bank import bank_record, read_bank
-from intraskill.store import JsonlLog, read_json
+from intraskill.storage.run_documents import CurriculumShape, GateShape, MetricsRow, RunShape, StateShape
+from intraskill.storage.store import JsonlLog, read_json
 
 GATE_SCHEMA = "intraskill-contributions-v1"
 REWARD = "rollout/shopsim/reward_mean"

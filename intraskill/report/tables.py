@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from intraskill.report.labels import decision, text_name
 from intraskill.report.rounds import RoundSummary, summarize_rounds
 from intraskill.report.run_data import GateFile, RunData, read_run
-from intraskill.report.words import decision, text_name
 
 
 def percent(value: float | None) -> str:

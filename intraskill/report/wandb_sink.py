@@ -22,10 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from intraskill.config import RunSettings
 from intraskill.report.run_data import GateFile, gate_dir, read_gate
 from intraskill.report.wandb_log import logged_steps
-from intraskill.store import JsonlLog, read_json, write_json_atomic
+from intraskill.settings.models import RunSettings
+from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
 
 SCHEMA = "intraskill-wandb-v1"
 

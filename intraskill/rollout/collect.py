@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from intraskill.records import Group
+from intraskill.core.records import Group
 from intraskill.rollout.filter import GroupFilter, Verdict
 from intraskill.rollout.groups import GroupPlan
 

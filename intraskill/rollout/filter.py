@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from intraskill.errors import TooManyTechnicalFailures
-from intraskill.records import Group
+from intraskill.core.errors import TooManyTechnicalFailures
+from intraskill.core.records import Group
 
 Verdict = Literal["kept", "technical", "zero_std", "surplus"]
 

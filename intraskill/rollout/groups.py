@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intraskill.records import Assignment, Episode, EpisodeJob, Group
+from intraskill.core.records import Assignment, Episode, EpisodeJob, Group
+from intraskill.core.seeds import stable_seed
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.seeds import stable_seed
 from intraskill.skills.bank import Bank, Chunk
 
 

@@ -20,13 +20,13 @@ from itertools import islice
 from typing import Any
 
 from intraskill.agent.trace import episode_trace
-from intraskill.errors import StateCorrupted
-from intraskill.progress import Bar
-from intraskill.records import Episode, EpisodeJob
-from intraskill.rollout.numbers import read_numbers
+from intraskill.core.errors import StateCorrupted
+from intraskill.core.progress import Bar
+from intraskill.core.records import Episode, EpisodeJob
+from intraskill.rollout.episode_numbers import read_numbers
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Chunk
-from intraskill.store import JsonlLog
+from intraskill.storage.store import JsonlLog
 
 
 @dataclass(frozen=True, slots=True)

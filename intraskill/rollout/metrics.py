@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from intraskill.records import Episode, Group
+from intraskill.core.records import Episode, Group
 from intraskill.rollout.filter import Verdict
 from intraskill.rollout.triage import Triage
 from intraskill.skills.curriculum import Curriculum

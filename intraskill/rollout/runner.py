@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
-from intraskill.agent.prompts import PromptTemplate
-from intraskill.protocol import Environment, Policy
-from intraskill.records import Episode, EpisodeJob
+from intraskill.core.protocol import Environment, Policy
+from intraskill.core.records import Episode, EpisodeJob
+from intraskill.families.shop.prompts import PromptTemplate
 from intraskill.skills.bank import Chunk
 
 

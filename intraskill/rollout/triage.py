@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from intraskill.records import Episode, Group
+from intraskill.core.records import Episode, Group
 
 Triage = Literal[
     "solved",

@@ -29,9 +29,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from intraskill.errors import UserError
-from intraskill.store import write_json_atomic
-from intraskill.user_files import read_user_json
+from intraskill.core.errors import UserError
+from intraskill.storage.store import write_json_atomic
+from intraskill.storage.user_files import read_user_json
 
 SCHEMA = "intraskill-bank-v1"
 _BANK_KEYS = ("schema", "draft_only", "uses_test_outcomes", "notes", "chunks")

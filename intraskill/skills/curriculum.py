@@ -29,8 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from intraskill.errors import UserError
-from intraskill.records import Assignment
+from intraskill.core.errors import UserError
+from intraskill.core.records import Assignment
 from intraskill.skills.bank import Bank
 
 SCHEMA = "intraskill-curriculum-v1"

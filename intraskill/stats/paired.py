@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 
 _BLOCK = 2_000_000  # resampled values held in memory at once
 

@@ -4,12 +4,12 @@ import json
 import pytest
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
-from intraskill.agent.prompts import prompt_template
 from intraskill.agent.segments import segments
-from intraskill.errors import PolicyUnavailable, UserError
+from intraskill.core.errors import PolicyUnavailable, UserError
+from intraskill.core.records import EpisodeJob, Sampling
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.policies.token import TokenPolicy
-from intraskill.records import EpisodeJob, Sampling
 from intraskill.skills.bank import Chunk
 
 SEARCH, FIRST, SECOND, BUY = (

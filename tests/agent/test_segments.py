@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intraskill.agent.segments import segments
-from intraskill.records import Episode, EpisodeJob, EpisodeStep, Turn
+from intraskill.core.records import Episode, EpisodeJob, EpisodeStep, Turn
 
 IDS = st.lists(st.integers(0, 9), max_size=5).map(tuple)
 SAMPLED = st.lists(st.tuples(st.integers(0, 9), st.floats(-9, 0)), max_size=4)

@@ -5,13 +5,13 @@ import orjson
 import pytest
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
-from intraskill.agent.prompts import prompt_template
 from intraskill.agent.segments import segments
 from intraskill.agent.trace import episode_from_trace, episode_trace, segments_from_record, training_record
-from intraskill.errors import StateCorrupted
+from intraskill.core.errors import StateCorrupted
+from intraskill.core.records import Sampling
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import TokenPolicy
-from intraskill.records import Sampling
 from intraskill.skills.bank import Chunk
 
 CHUNK = Chunk(skill_id="brand", version=2, title="Brand", applies_when="usual brand", procedure=("search it",))

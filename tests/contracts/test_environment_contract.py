@@ -13,9 +13,9 @@ from shopsimulator.catalog import inspect_records
 from shopsimulator.client import ShopClient
 from shopsimulator.engine import ShopSettings, ShopWorld
 
-from intraskill.envs.shop import HttpShop, InProcessShop
-from intraskill.errors import UserError
-from intraskill.protocol import Environment
+from intraskill.core.errors import UserError
+from intraskill.core.protocol import Environment
+from intraskill.families.shop.environment import HttpShop, InProcessShop
 
 RECORDS: list[dict[str, Any]] = [
     {

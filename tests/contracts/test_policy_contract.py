@@ -11,13 +11,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from intraskill.agent.parsing import parse_reply
-from intraskill.agent.tools import build_tools, single_call
-from intraskill.errors import TechnicalFailure
+from intraskill.core.errors import TechnicalFailure
+from intraskill.core.protocol import Policy
+from intraskill.core.records import Sampling, Turn, TurnRequest
+from intraskill.families.shop.tools import build_tools, single_call
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.policies.token import TokenPolicy
-from intraskill.protocol import Policy
-from intraskill.records import Sampling, Turn, TurnRequest
 
 GOOD, NONE = call_text("search", query="oak 橡木"), "I would rather talk."
 BROKEN = "<tool_call>\n<function=search>"

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from intraskill.agent.parsing import parse_reply
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.progress import Reporter
+from intraskill.core.records import Turn
 from intraskill.evaluate.run import run_evaluation
 from intraskill.evaluate.settings import EvalSettings
 from intraskill.policies.scripted import call_text
-from intraskill.progress import Reporter
-from intraskill.records import Turn
 from intraskill.skills.bank import Bank, Chunk, write_bank
 
 CARE = Chunk("care", title="Care", applies_when="always", procedure=("search carefully",))
@@ -205,7 +205,7 @@ def tiny_model(tokenizer, tmp_path_factory) -> Path:
     pytest.importorskip("torch")
     from transformers import Qwen3Config
 
-    from intraskill.learn.models import build_model
+    from intraskill.backends.embedded.models import build_model
 
     config = Qwen3Config(
         vocab_size=len(tokenizer),

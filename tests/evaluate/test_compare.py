@@ -3,7 +3,7 @@ import json
 import pytest
 
 from intraskill.cli import main
-from intraskill.errors import IntraSkillError, UserError
+from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.evaluate.compare import compare, read_evaluation
 from intraskill.stats.paired import paired_difference
 

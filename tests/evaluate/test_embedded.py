@@ -5,9 +5,9 @@ import json
 import pytest
 
 from intraskill.cli import main
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.core.progress import Reporter
 from intraskill.evaluate.run import run_evaluation
-from intraskill.progress import Reporter
 
 pytest.importorskip("torch")
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from intraskill.cli import main
-from intraskill.errors import IntraSkillError, UserError
+from intraskill.core.errors import IntraSkillError, UserError
+from intraskill.core.progress import Reporter
 from intraskill.evaluate.run import run_evaluation
-from intraskill.progress import Reporter
 
 
 @pytest.fixture

@@ -6,19 +6,19 @@ import pytest
 import yaml
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.prompts import prompt_template
 from intraskill.cli import main
-from intraskill.config import RunSettings
-from intraskill.envs.shop import open_world
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.core.progress import Reporter
+from intraskill.core.records import Sampling
 from intraskill.evaluate.four_conditions import four_conditions
 from intraskill.evaluate.ranking import random_subset, rank, ranking
-from intraskill.evolve.gate import GatePlan, run_gate
-from intraskill.progress import Reporter
-from intraskill.records import Sampling
+from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.gate.run import GatePlan, run_gate
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.run_folder import RunFolder, RunState
+from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, Chunk, read_bank, write_bank
+from intraskill.storage.run_folder import RunFolder, RunState
 
 CARE = Chunk("care", title="Care", applies_when="always", procedure=("search carefully",))
 HASTE = Chunk("haste", title="Haste", applies_when="always", procedure=("hurry",))

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from intraskill.cli import main
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.evaluate.export import _write_table, conversation_sha256, export_public, export_sft
-from intraskill.store import JsonlLog
+from intraskill.storage.store import JsonlLog
 
 
 def rows(path: Path) -> list[dict]:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from intraskill.cli import main
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.evaluate.pairs import paired_record
 
 SEED = 20260901

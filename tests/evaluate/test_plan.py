@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.evaluate.plan import check_guards, plan_jobs, plan_record, protocol_differences
 from intraskill.evaluate.run import plan_evaluation
 from intraskill.evaluate.settings import EvalSettings
-from intraskill.settings_file import load_settings_as
+from intraskill.settings.files import load_settings_as
 from intraskill.skills.bank import Bank, Chunk, write_bank
 
 TASKS = tuple(range(3, 200, 3))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from intraskill.errors import IntraSkillError, StateCorrupted, UserError
+from intraskill.core.errors import IntraSkillError, StateCorrupted, UserError
+from intraskill.core.progress import Reporter
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.run import run_evaluation
 from intraskill.evaluate.summarize import write_summary
-from intraskill.progress import Reporter
 from intraskill.rollout.jobs import Tally
-from intraskill.store import JsonlLog, lock_holder
+from intraskill.storage.store import JsonlLog, lock_holder
 
 TINY = Path(__file__).resolve().parents[2] / "intraskill" / "assets" / "tiny" / "config.json"
 

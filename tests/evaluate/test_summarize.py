@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from intraskill.errors import StateCorrupted
+from intraskill.core.errors import StateCorrupted
+from intraskill.core.records import EpisodeJob
+from intraskill.evaluate.episode_table import build_table
 from intraskill.evaluate.summarize import summarize
-from intraskill.evaluate.table import build_table
-from intraskill.records import EpisodeJob
-from intraskill.rollout.numbers import read_numbers
-from intraskill.store import JsonlLog
+from intraskill.rollout.episode_numbers import read_numbers
+from intraskill.storage.store import JsonlLog
 
 
 def step(**changes):

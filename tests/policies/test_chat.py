@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intraskill.agent.tools import build_tools
 from intraskill.assets import model_directory
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
+from intraskill.families.shop.tools import build_tools
 from intraskill.policies.chat import ChatTemplate, load_chat, load_tokenizer
 
 TOOLS = build_tools({}, "static")

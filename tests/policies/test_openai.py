@@ -7,13 +7,13 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
-from intraskill.agent.prompts import prompt_template
-from intraskill.agent.tools import build_tools
-from intraskill.errors import PolicyUnavailable, UserError
+from intraskill.core.errors import PolicyUnavailable, UserError
+from intraskill.core.records import Sampling, TurnRequest
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.tools import build_tools
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
-from intraskill.records import Sampling, TurnRequest
-from intraskill.store import encode
+from intraskill.storage.store import encode
 
 KEY = "sk-very-secret-value"
 QUICK = Retry(attempts=3, first_s=0.0, cap_s=0.05)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.records import Sampling
 from intraskill.policies.retry import Retry
 from intraskill.policies.sglang import SGLangEngine, SGLangServer, read_generation
-from intraskill.records import Sampling
 
 FAST = Retry(attempts=4, first_s=0.01, cap_s=0.05)
 SAMPLING = Sampling(0.6, 1.0, -1, 16)

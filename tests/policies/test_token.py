@@ -2,11 +2,11 @@ import dataclasses
 
 import pytest
 
-from intraskill.agent.tools import build_tools
-from intraskill.errors import PolicyUnavailable
+from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.records import Sampling, TurnRequest
+from intraskill.families.shop.tools import build_tools
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import Generation, TokenPolicy
-from intraskill.records import Sampling, TurnRequest
 
 TOOLS = build_tools({}, "static")
 OPENING = ({"role": "system", "content": ""}, {"role": "user", "content": "Buy oak."})

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intraskill.config import RunSettings
-from intraskill.store import JsonlLog, fingerprint, write_json_atomic
+from intraskill.settings.models import RunSettings
+from intraskill.storage.store import JsonlLog, fingerprint, write_json_atomic
 
 CHUNKS = {
     "brand-first": ("Put the usual brand into the query", 0.21),

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from intraskill.errors import StateCorrupted, UserError
+from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.report.html import write_report
+from intraskill.report.labels import decision
 from intraskill.report.plots import GATES_SHOWN, clean, trailing_mean
 from intraskill.report.run_data import read_gate, read_run
-from intraskill.report.words import decision
-from intraskill.store import JsonlLog, read_json, write_json_atomic
+from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 

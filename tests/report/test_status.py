@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from intraskill.cli import main
-from intraskill.errors import StateCorrupted, UserError
+from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.report.status import render_status, status
 from intraskill.report.tables import round_table
-from intraskill.store import RunLock, read_json, write_json_atomic
+from intraskill.storage.store import RunLock, read_json, write_json_atomic
 
 
 def shown(renderable: object, width: int = 140) -> str:

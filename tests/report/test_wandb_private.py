@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from intraskill.config import RunSettings
 from intraskill.report.wandb_log import raw_records
 from intraskill.report.wandb_sink import WandbSink
-from intraskill.store import JsonlLog, write_json_atomic
+from intraskill.settings.models import RunSettings
+from intraskill.storage.store import JsonlLog, write_json_atomic
 
 SECRET = "norvik-oak-shelf-100200300400"
 ALLOWED = {"contributions.json", "selected_skill_bank.json", "selected_skill.md", "candidates.json"}

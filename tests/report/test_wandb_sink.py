@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from intraskill.config import ReportSettings, RunSettings
 from intraskill.report.wandb_log import logged_steps, raw_records
 from intraskill.report.wandb_sink import WandbSink, wandb_payload
+from intraskill.settings.models import ReportSettings, RunSettings
 
 
 @pytest.fixture(autouse=True)
@@ -92,9 +92,9 @@ def test_kills_at_random_moments_lose_no_row_and_repeat_none(make_run: Callable)
     code = textwrap.dedent(f"""
         import os, signal, sys, time
         from pathlib import Path
-        from intraskill.config import RunSettings
+        from intraskill.settings.models import RunSettings
         from intraskill.report.wandb_sink import WandbSink
-        from intraskill.store import JsonlLog
+        from intraskill.storage.store import JsonlLog
         log = JsonlLog({str(builder.metrics.path)!r})
         sink = WandbSink({str(builder.path)!r}, RunSettings(name="demo"))
         sink.push()
@@ -135,7 +135,7 @@ def test_disabled_does_nothing_and_does_not_import_wandb(make_run: Callable) -> 
     builder.step(0, 1)
     code = f"""
 import sys
-from intraskill.config import ReportSettings, RunSettings
+from intraskill.settings.models import ReportSettings, RunSettings
 from intraskill.report.wandb_sink import WandbSink
 path = {str(builder.path)!r}
 with WandbSink(path, RunSettings(name="demo", report=ReportSettings(wandb="disabled"))) as sink:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from intraskill.records import Assignment, Episode, EpisodeJob, Group
+from intraskill.core.records import Assignment, Episode, EpisodeJob, Group
 
 
 def _episode(reward: float | None, task_id: int = 1, sample: int = 0) -> Episode:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intraskill.errors import TooManyTechnicalFailures
-from intraskill.records import Assignment, Group
+from intraskill.core.errors import TooManyTechnicalFailures
+from intraskill.core.records import Assignment, Group
 from intraskill.rollout.filter import GroupFilter, reward_spread
 
 MIXED, FLAT, BROKEN = [1.0, 0.0] * 4, [0.1] * 8, [1.0] * 7 + [None]
@@ -61,7 +61,7 @@ def test_a_scorable_group_ends_the_row(make_group):
 
 @given(st.lists(st.sampled_from(["mixed", "flat", "broken"]), min_size=32, max_size=32), st.integers(1, 32))
 def test_a_wave_ends_complete_or_asks_for_another(kinds, target):
-    from intraskill.records import Episode, EpisodeJob
+    from intraskill.core.records import Episode, EpisodeJob
 
     rewards = {"mixed": [0.0, 1.0], "flat": [1.0, 1.0], "broken": [None, 0.0]}
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.prompts import prompt_template
+from intraskill.core.records import Assignment, Sampling
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import TokenPolicy
-from intraskill.records import Assignment, Sampling
 from intraskill.rollout.groups import GroupPlan, run_group
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank

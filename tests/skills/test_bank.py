@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.skills.bank import Bank, Chunk, parse_bank, read_bank, render_chunk, write_bank
 
 BRAND = Chunk(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.skills.curriculum import (
     build_curriculum,

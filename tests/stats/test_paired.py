@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from intraskill.errors import UserError
+from intraskill.core.errors import UserError
 from intraskill.stats.paired import (
     Transitions,
     bootstrap_interval,

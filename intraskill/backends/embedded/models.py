@@ -1,0 +1,166 @@
+"""Loading a policy: any Hugging Face causal LM directory whose layers all use full attention.
+
+`builtin:tiny` names the warm-up checkpoint that ships with the package. Weights are loaded in float32 (the master
+copy); the sampler keeps its own copy in its own type.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.utils import logging
+
+from intraskill.assets import model_directory
+from intraskill.backends.embedded.attention import register_attention
+from intraskill.backends.embedded.unread_tokens import skip_unread
+from intraskill.core.errors import UserError
+
+
+def load_model(spec: str) -> PreTrainedModel:
+    """The causal LM of `spec`, float32, ready for packed attention. Raises `UserError` when it cannot be used."""
+    directory = model_directory(spec)
+    file = directory / "config.json"
+    try:
+        config = AutoConfig.from_pretrained(directory)
+    except Exception as error:  # the library checks it with error classes of its own
+        raise UserError(
+            f"model {spec!r}: config.json cannot be read: {first_line(error)}; give a Hugging Face model directory"
+        ) from error
+    _require_causal(config, str(file))
+    _require_full_attention(config, spec)
+    try:
+        with no_progress_bars():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                directory,
+                config=config,
+                dtype=torch.float32,
+                attn_implementation=register_attention(),
+                output_loading_info=True,
+            )
+    except (ValueError, OSError, RuntimeError, AssertionError, TypeError, LookupError, SafetensorError) as error:
+        raise UserError(
+            f"model {spec!r}: weights cannot be loaded: {first_line(error)}; fetch or save the directory again"
+        ) from error
+    model: PreTrainedModel = loaded[0]
+    if missing := sorted(loaded[1]["missing_keys"]):
+        raise UserError(
+            f"model {spec!r}: its weights lack {missing[0]} ({len(missing)} in all), which {file} asks for; "
+            "fetch or save the directory again"
+        )
+    _require_packed_attention(model, str(file))
+    return skip_unread(model)
+
+
+def build_model(config: PretrainedConfig, seed: int) -> PreTrainedModel:
+    """A randomly initialised causal LM of this shape (the caller's random state is left alone)."""
+    _require_full_attention(config, config.model_type)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        own = copy.deepcopy(config)  # the library notes the attention function in the configuration itself
+        model = AutoModelForCausalLM.from_config(own, dtype=torch.float32, attn_implementation=register_attention())
+    return skip_unread(model)
+
+
+def copy_model(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """A frozen copy of the same architecture and weights in another type."""
+    with torch.random.fork_rng():
+        twin = type(model)._from_config(model.config, dtype=dtype, attn_implementation=register_attention())
+    copy_weights(model, twin)
+    return skip_unread(twin.requires_grad_(False).eval())
+
+
+@torch.no_grad()
+def copy_weights(source: PreTrainedModel, target: PreTrainedModel) -> None:
+    """Overwrite `target`'s parameters with `source`'s, cast to its type. Both have the same architecture."""
+    weights = dict(source.named_parameters())
+    for name, parameter in target.named_parameters():
+        parameter.copy_(weights[name])
+
+
+def eos_ids(model: PreTrainedModel) -> tuple[int, ...]:
+    """The token ids that end a turn, from the generation settings or the configuration."""
+    for owner in (model.generation_config, model.config):
+        found = getattr(owner, "eos_token_id", None)
+        if found is not None:
+            return tuple(found) if isinstance(found, (list, tuple)) else (int(found),)
+    raise UserError(f"model {model.config.model_type}: no eos_token_id; add it to generation_config.json")
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """Eight hex digits of the SHA-256 over all parameters, in their order."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:8]
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """The model library draws bars for every load and save; ours take milliseconds."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def first_line(error: BaseException) -> str:
+    """An exception's message cut to its first line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _require_full_attention(config: PretrainedConfig, spec: str) -> None:
+    other = sorted({kind for kind in getattr(config, "layer_types", None) or () if kind != "full_attention"})
+    if other:
+        raise UserError(f"model {spec!r}: has {', '.join(other)} layers; only full-attention models are supported")
+
+
+def _require_causal(config: PretrainedConfig, file: str) -> None:
+    """Refuse what does not write from left to right: encoders, and decoders that need an encoder's input."""
+    kind = config.model_type
+    encoder = kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or config.is_encoder_decoder or encoder:
+        raise UserError(f"{file}: model_type {kind} is no causal language model; give a model such as Qwen3 or Llama")
+
+
+@torch.no_grad()
+def _require_packed_attention(model: PreTrainedModel, file: str) -> None:
+    """Refuse an architecture whose layers do not all go through the attention function it was loaded with."""
+    probe, kind = _Probe(), model.config.model_type
+    positions = torch.arange(2)[None]
+    try:
+        model(input_ids=positions * 0, position_ids=positions, use_cache=False, plan=probe)
+    except (TypeError, AttributeError, RuntimeError, ValueError, LookupError) as error:
+        raise UserError(
+            f"{file}: model_type {kind} does not run with packed attention ({first_line(error)}); "
+            "give a model such as Qwen3 or Llama"
+        ) from error
+    if probe.calls != model.config.num_hidden_layers:
+        raise UserError(
+            f"{file}: model_type {kind} has an attention of its own in {model.config.num_hidden_layers - probe.calls} "
+            "layers; give a model such as Qwen3 or Llama"
+        )
+
+
+class _Probe:
+    """An attention plan that counts the layers that ask it."""
+
+    keep = None
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        self.calls += 1
+        return value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)

@@ -1,0 +1,213 @@
+"""The one object that lives as long as a slime job: the round driver and everything it needs.
+
+slime calls plain functions with its arguments and the data source. The data source holds the `Job`; so whatever must
+survive from call to call has an owner, and nothing is global.
+
+Where steps are counted. slime trains only after `generate` has returned, and saves only every so many steps. The
+driver's state therefore runs ahead of the checkpoints: a step is committed to the run folder when it has been
+generated, and its state remembered. When slime starts from a checkpoint it tells the data source which one, and the
+run folder goes back to the state of that step (`load`). Nothing generated later is kept, since the weights it came
+from are gone; a gate that closed a round at that very checkpoint is.
+
+A job that died between a save and its gate is started again at the next step: the round is closed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.assets import bank_path, model_directory
+from intraskill.backends.slime.arguments import (
+    JobSpec,
+    SlimeRunSettings,
+    check_arguments,
+    load_slime_settings,
+    read_spec,
+)
+from intraskill.backends.slime.metrics import evaluation_metrics, round_rows, step_metrics
+from intraskill.backends.slime.rewards import ESTIMATOR_ARGUMENT
+from intraskill.backends.slime.timing import BusyClock, TimedRunner, TimingLog
+from intraskill.core.errors import StateCorrupted, UserError
+from intraskill.core.progress import Reporter
+from intraskill.core.records import Sampling
+from intraskill.evolution.proposer import open_proposer
+from intraskill.families.shop.environment import ShopSource, open_world
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.policies.chat import load_chat
+from intraskill.policies.sglang import SGLangEngine, SGLangServer
+from intraskill.policies.token import TokenPolicy
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.skills.bank import Bank, read_bank
+from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
+from intraskill.storage.store import RunLock, read_json, write_json_atomic
+from intraskill.training.driver import RoundDriver, Splits, StepBatch
+
+NOTE_SCHEMA = "intraskill-checkpoint-note-v1"
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One generated step as slime gets it: the kept groups and what to log."""
+
+    batch: StepBatch
+    metrics: Mapping[str, float]
+
+
+class Job:
+    """One training job. `args` is slime's namespace; the inference router must be known to it already."""
+
+    def __init__(self, args: Any) -> None:
+        spec = read_spec(args)
+        self.settings = load_slime_settings(spec.settings)
+        check_arguments(args, self.settings)
+        setattr(args, ESTIMATOR_ARGUMENT, self.settings.train.advantage)
+        self.args = args
+        self._lock = RunLock(spec.run)
+        self._lock.__enter__()  # held until the process ends
+        self.folder, self.timing, self.clock = RunFolder(spec.run), TimingLog(spec.run), BusyClock()
+        self._loop = asyncio.new_event_loop()
+        self.engine = SGLangEngine(_server(args, spec, self.settings))
+        source = open_world(_environment(spec, self.settings), spec.run.parent / ".worlds")
+        bank = read_bank(bank_path(self.settings.bank))
+        self.folder.claim(self.settings.method(), _meaning(self.settings, spec, source, bank))
+        method, train_ids = self.settings.method(), tuple(source.splits().train)
+        self.driver = RoundDriver(
+            method,
+            self.folder,
+            self._runner(source),
+            Splits(train_ids, tuple(source.splits().val)),
+            bank,
+            Reporter(),
+            proposer=open_proposer(method, self.folder, source.catalog, train_ids),
+        )
+
+    def generate(self, rollout_id: int) -> Generated:
+        """The step's groups, rolled out, filtered and on disk."""
+        if self.driver.state.step != rollout_id:
+            raise StateCorrupted(
+                f"{self.folder.path}: slime wants step {rollout_id + 1}, the run folder is at step "
+                f"{self.driver.state.step}; start the job again with launch/four_rounds.sh"
+            )
+        with self.timing.plugin(rollout_id + 1, self.clock):
+            return self._run(self._generate())
+
+    def evaluate(self, rollout_id: int) -> tuple[list[float], dict[str, float]]:
+        """Close the round that is due, or score the untrained policy. Asked twice, it answers from the record.
+
+        Returns the skill-free mean reward (nothing between rounds) and what to log.
+        """
+        with self.timing.plugin(self.driver.state.step, self.clock):
+            self._run(self._evaluate())
+        step, closed = self.driver.state.step, self.driver.state.rounds_closed
+        index = closed - 1 if step else -1
+        rows = round_rows(self.folder.metrics.read(), index, step)
+        rewards = [float(row["reward_mean"]) for row in rows if row.get("condition") == "skill_free"]
+        return rewards, evaluation_metrics(rows, max(0, step - 1))
+
+    def save(self, rollout_id: int) -> None:
+        """Leave a note beside the checkpoint that says which run and step it belongs to."""
+        note = {"schema": NOTE_SCHEMA, "fingerprint": self._fingerprint(), "step": rollout_id + 1}
+        write_json_atomic(_note_path(self.args.save, rollout_id), {**note, "run": str(self.folder.path)})
+
+    def load(self, rollout_id: int | None) -> None:
+        """Go back to the state of the checkpoint slime starts from (-1: the untrained model)."""
+        step = 0 if rollout_id is None else rollout_id + 1
+        note = _note_path(self.args.load, step - 1) if step and self.args.load else None
+        if note is not None and note.exists() and read_json(note, NOTE_SCHEMA)["fingerprint"] != self._fingerprint():
+            raise UserError(
+                f"{note}: this checkpoint belongs to another run than {self.folder.path}; use its own folder"
+            )
+        self.driver.rewind(step)
+        self.timing.rewind(step)
+
+    def close(self) -> None:
+        """Close connections and let the run folder go."""
+        self.driver.proposer.close()
+        self._run(self.engine.close())
+        self._loop.close()
+        self._lock.__exit__(None, None, None)
+
+    async def _generate(self) -> Generated:
+        await self._begin()
+        if self.driver.round_due:
+            await self.driver.close_round()
+        cached, prompts = self.engine.cached_tokens, self.engine.prompt_tokens
+        batch = await self.driver.generate()
+        self.driver.commit(batch, (), {})
+        self.folder.remember_state(self.driver.state)
+        counts = self.engine.cached_tokens - cached, self.engine.prompt_tokens - prompts
+        return Generated(batch, step_metrics(batch, *counts))
+
+    async def _evaluate(self) -> None:
+        await self._begin()
+        if self.driver.state.step == 0:
+            await self.driver.evaluate_start()
+        elif self.driver.round_due:
+            await self.driver.close_round()
+
+    async def _begin(self) -> None:
+        """Name the weights the engines hold now, and make sure that round 0 is set up."""
+        self.engine.pin()
+        self.driver.checkpoint = f"step-{self.driver.state.step:04d}"
+        await self.driver.open()
+
+    def _runner(self, source: ShopSource) -> EpisodeRunner:
+        policy = self.settings.policy
+        chat = load_chat(model_directory(policy.model))
+        limits = EpisodeSettings(
+            self.settings.environment.max_steps,
+            Sampling(**policy.sampling.model_dump()),
+            policy.tool_schema,
+            self.settings.slime.episode_timeout_s,
+        )
+        policy_client = TokenPolicy(chat, self.engine)
+        return TimedRunner(source, policy_client, prompt_template(policy.prompt), limits, self.clock)
+
+    def _fingerprint(self) -> str:
+        return str(read_json(self.folder.path / "run.json", RUN_SCHEMA)["fingerprint"])
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._loop.run_until_complete(work)
+
+
+def _server(args: Any, spec: JobSpec, settings: SlimeRunSettings) -> SGLangServer:
+    return SGLangServer(
+        url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
+        model=spec.model_sha256[:16],
+        context_length=settings.slime.context_length,
+        concurrency=settings.slime.concurrency,
+        routing=settings.slime.routing,
+        timeout_s=settings.slime.episode_timeout_s,
+    )
+
+
+def _environment(spec: JobSpec, settings: SlimeRunSettings) -> Any:
+    if spec.environment_url is None:
+        return settings.environment
+    return settings.environment.model_copy(update={"url": spec.environment_url})
+
+
+def _meaning(settings: SlimeRunSettings, spec: JobSpec, source: ShopSource, bank: Bank) -> dict[str, Any]:
+    return {
+        "backend": "slime",
+        "environment": source.identity(),
+        "model_sha256": spec.model_sha256,
+        "prompt_sha256": prompt_template(settings.policy.prompt).sha256,
+        "bank_sha256": bank.sha256,
+        "context_length": settings.slime.context_length,
+    }
+
+
+def _note_path(directory: str, rollout_id: int) -> Path:
+    return Path(directory) / "rollout" / f"intraskill_{rollout_id}.json"
+
+
+def validation_data(rewards: Sequence[float]) -> dict[str, dict[str, list[Any]]]:
+    """slime's evaluation data: one data set, empty between rounds."""
+    return {"skill_free": {"rewards": list(rewards), "truncated": [False] * len(rewards)}} if rewards else {}

@@ -1,0 +1,133 @@
+"""What a gate tests: the active chunks and the candidates that want their place.
+
+Every **intervention** is one regression factor. Chunks that cannot stand in one prompt (a chunk and its rewrites) form
+a **family**, named by the logical chunk id they share; everything else is a family of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from intraskill.core.errors import UserError
+from intraskill.skills.bank import Bank, Chunk
+
+if TYPE_CHECKING:
+    from intraskill.gate.run import GateResult
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A proposed chunk: new (`ADD`), or another wording of the active chunk `target` (`REWRITE`)."""
+
+    chunk: Chunk
+    operation: Literal["ADD", "REWRITE"]
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """One factor of the gate's regression; `order` is the 1-based place of its family in the pool."""
+
+    intervention_id: str
+    kind: Literal["current", "candidate"]
+    logical_chunk_id: str
+    operation: Literal["ADD", "REWRITE"] | None
+    order: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A round's candidates, best supported first, and the `analysis/*` metrics of how they came about."""
+
+    candidates: tuple[Candidate, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class CandidateSource(Protocol):
+    """Turns a round's full-bank retries (their traces) into candidates: the analyst's seat."""
+
+    def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
+        """One step's retries are on disk: analysis may start. Returns at once, never raises for an analyst's sake."""
+
+    async def candidates(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Proposed:
+        """The candidates of all the round's retries; the same again after a kill."""
+
+    def settle(self, round_index: int, checkpoint: str, result: GateResult) -> None:
+        """What the gate made of them."""
+
+    def close(self) -> None:
+        """Give up what is still being analysed."""
+
+
+class NoCandidates:
+    """Proposes nothing: the gate then measures and prunes the current bank only."""
+
+    def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
+        pass
+
+    async def candidates(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Proposed:
+        return Proposed()
+
+    def settle(self, round_index: int, checkpoint: str, result: GateResult) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def build_pool(bank: Bank, candidates: Sequence[Candidate]) -> tuple[Intervention, ...]:
+    """Current chunks in bank order, each followed by its rewrites; then the additions."""
+    active = {chunk.skill_id for chunk in bank.chunks}
+    for candidate in candidates:
+        if candidate.operation == "REWRITE" and candidate.target not in active:
+            raise UserError(f"candidate {candidate.chunk.skill_id} rewrites {candidate.target}, which is not active")
+    pool: list[Intervention] = []
+    order = 0
+    for chunk in bank.chunks:
+        order += 1
+        pool.append(Intervention(chunk.skill_id, "current", chunk.skill_id, None, order, chunk))
+        for candidate in candidates:
+            if candidate.operation == "REWRITE" and candidate.target == chunk.skill_id:
+                pool.append(_intervention(candidate, chunk.skill_id, order))
+    for candidate in candidates:
+        if candidate.operation == "ADD":
+            order += 1
+            pool.append(_intervention(candidate, candidate.chunk.skill_id, order))
+    return tuple(pool)
+
+
+def families(pool: Sequence[Intervention]) -> tuple[tuple[str, ...], ...]:
+    """Intervention ids grouped by logical chunk, in pool order."""
+    grouped: dict[str, list[str]] = {}
+    for intervention in pool:
+        grouped.setdefault(intervention.logical_chunk_id, []).append(intervention.intervention_id)
+    return tuple(tuple(members) for members in grouped.values())
+
+
+def next_bank(
+    bank: Bank,
+    pool: Sequence[Intervention],
+    selected: Sequence[str],
+    coefficients: Mapping[str, float],
+    checkpoint: str,
+) -> Bank:
+    """The bank of the selected interventions in pool order, with what was measured; a rewrite keeps its logical id."""
+    chunks = []
+    for intervention in pool:
+        if intervention.intervention_id not in selected:
+            continue
+        chunk = intervention.chunk
+        if intervention.operation == "REWRITE":
+            old = next(c for c in bank.chunks if c.skill_id == intervention.logical_chunk_id)
+            chunk = replace(chunk, skill_id=old.skill_id, version=old.version + 1)
+        measured = coefficients[intervention.intervention_id]
+        chunks.append(replace(chunk, contribution=measured, contribution_checkpoint=checkpoint))
+    return replace(bank, chunks=tuple(chunks), draft_only=False)
+
+
+def _intervention(candidate: Candidate, logical: str, order: int) -> Intervention:
+    chunk = candidate.chunk
+    return Intervention(chunk.skill_id, "candidate", logical, candidate.operation, order, chunk)

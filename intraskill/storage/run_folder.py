@@ -1,0 +1,181 @@
+"""One run's folder: what is in it, how far it got, and how it is opened again.
+
+`state.json` alone says what is finished; it is replaced atomically after everything it speaks of is on disk. Whatever
+the logs hold beyond it belongs to work that was cut short: opening the folder drops those records, and the work is
+done again from the same state with the same seeds. That is why a run killed at any point ends like one never killed.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import intraskill
+from intraskill.core.errors import StateCorrupted, UserError
+from intraskill.settings.models import RunSettings
+from intraskill.storage.run_documents import LedgerShape, MetricsRow, StepRow
+from intraskill.storage.store import (
+    JsonlLog,
+    describe_difference,
+    fingerprint,
+    problem_of,
+    read_json,
+    write_json_atomic,
+)
+
+RUN_SCHEMA = "intraskill-run-v1"
+STATE_SCHEMA = "intraskill-state-v1"
+_WORK = ("state.json", "metrics.jsonl", "gate_a", "rounds", "checkpoints", "states")
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What is finished: `step` training steps, `rounds_closed` rounds, and Gate A if `opened`.
+
+    `stream` is the position in the task stream, `next_group` the index of the next group, `technical_run` the number
+    of unscorable groups in a row at the end of the last step.
+    """
+
+    step: int = 0
+    rounds_closed: int = 0
+    opened: bool = False
+    finished: bool = False
+    next_group: int = 0
+    technical_run: int = 0
+    stream: dict[str, Any] = field(default_factory=dict)
+
+
+class RunFolder:
+    """Paths and logs of `runs/<name>/`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = JsonlLog(path / "metrics.jsonl", MetricsRow)
+        self.ledger = JsonlLog(path / "ledger.jsonl", LedgerShape)
+
+    def round_dir(self, index: int) -> Path:
+        return self.path / "rounds" / f"round-{index:03d}"
+
+    def gate_dir(self, index: int) -> Path:
+        """The gate that closed round `index`; -1 is Gate A, before the first step."""
+        return self.path / "gate_a" if index < 0 else self.round_dir(index) / "gate"
+
+    def checkpoint_dir(self, step: int) -> Path:
+        return self.path / "checkpoints" / f"step-{step:04d}"
+
+    def read_state(self) -> RunState:
+        path = self.path / "state.json"
+        return parse_state(path) if path.exists() else RunState()
+
+    def write_state(self, state: RunState) -> None:
+        write_json_atomic(self.path / "state.json", {"schema": STATE_SCHEMA, **asdict(state)})
+
+    def remember_state(self, state: RunState) -> None:
+        """Keep the state of this step, so that the run can go back to it; for backends whose checkpoints lag behind."""
+        write_json_atomic(self._remembered(state.step), {"schema": STATE_SCHEMA, **asdict(state)})
+
+    def rewind(self, step: int, steps_per_round: int) -> RunState:
+        """Go back to where `step` steps were finished, the point of the checkpoint that training continues from.
+
+        Gates that closed a round up to that step stay: they ran at that checkpoint. Everything later is dropped.
+        Raises `StateCorrupted` when the folder does not reach that step or does not remember it.
+        """
+        found = self.read_state()
+        if step == found.step:
+            return found
+        if step > found.step:
+            raise StateCorrupted(
+                f"{self.path}: the checkpoint is at step {step}, the run folder only at step {found.step}; "
+                "continue with the run folder that belongs to the checkpoint"
+            )
+        closed = min(found.rounds_closed, step // steps_per_round)
+        state = replace(self._recall(step), opened=found.opened, rounds_closed=closed, finished=False)
+        for index in range(closed, found.rounds_closed + 1):
+            shutil.rmtree(self.gate_dir(index), ignore_errors=True)
+            for summary in self.round_dir(index).glob("analysis/*.json"):  # its logs are cut by `roll_back`
+                summary.unlink()
+            if index > closed:
+                shutil.rmtree(self.round_dir(index), ignore_errors=True)
+        self.write_state(state)
+        return state
+
+    def _recall(self, step: int) -> RunState:
+        return parse_state(self._remembered(step)) if step else RunState()
+
+    def _remembered(self, step: int) -> Path:
+        return self.path / "states" / f"step-{step:04d}.json"
+
+    def claim(self, settings: RunSettings, meaning: dict[str, Any]) -> None:
+        """Write run.json, or check that the folder was made by a run of the same meaning.
+
+        `meaning` holds the identities that settings only point at: model, environment, prompt, bank. Raises
+        `UserError` naming every difference when they changed. A folder in which no work was done yet, because the
+        settings were refused, belongs to nobody: mended settings take it over.
+        """
+        path = self.path / "run.json"
+        semantic = {"settings": settings.semantic(), **meaning}
+        if path.exists() and any((self.path / name).exists() for name in _WORK):
+            found = read_json(path, RUN_SCHEMA)
+            if found.get("fingerprint") != fingerprint(semantic):
+                changes = "; ".join(describe_difference(found.get("semantic"), semantic)) or "run.json was edited"
+                raise UserError(f"{self.path} belongs to a run with other settings ({changes}); choose another name")
+            return
+        write_json_atomic(
+            path,
+            {
+                "schema": RUN_SCHEMA,
+                "name": settings.name,
+                "settings": settings.model_dump(mode="json"),
+                "semantic": semantic,
+                "fingerprint": fingerprint(semantic),
+                "versions": {"intraskill": intraskill.__version__, "python": platform.python_version()},
+                "command": sys.argv[1:],
+            },
+        )
+
+    def roll_back(self, state: RunState) -> None:
+        """Drop the records of work that `state` does not count as finished; only the current round can hold any."""
+        self.metrics.keep_where(lambda row: _finished(row, state))
+        self.ledger.keep_where(lambda row: row["round"] < state.rounds_closed)
+        current = self.round_dir(state.rounds_closed)
+        for log in sorted([*current.glob("*.jsonl"), *current.glob("analysis/*.jsonl")]):
+            JsonlLog(log, StepRow).keep_where(lambda row: row["step"] <= state.step)
+
+
+def _finished(row: dict[str, Any], state: RunState) -> bool:
+    if row["kind"] in ("step", "update"):
+        return bool(row["step"] <= state.step)
+    if row["round"] < 0:
+        return state.opened
+    return bool(row["round"] < state.rounds_closed)
+
+
+def parse_state(path: Path) -> RunState:
+    """The state in this file. Raises `StateCorrupted` naming the key that does not fit."""
+    document = read_json(path, STATE_SCHEMA)
+    document.pop("schema")
+    known = {entry.name: type(getattr(RunState(), entry.name)) for entry in fields(RunState)}
+    for key, value in document.items():
+        if key not in known:
+            raise StateCorrupted(f"{path}: {key} is no part of a run's state; restore the file")
+        if type(value) is not known[key] or (known[key] is int and value < 0):
+            raise StateCorrupted(f"{path}: {key} cannot be {json.dumps(value)}; restore the file")
+    return RunState(**document)
+
+
+def open_settings(path: Path) -> RunSettings:
+    """The settings a run folder was made with. Raises `UserError` when it is no run folder."""
+    if not (path / "run.json").exists():
+        raise UserError(f"{path} is no run folder (it has no run.json); give the folder that `intraskill train` made")
+    found = read_json(path / "run.json", RUN_SCHEMA).get("settings")
+    try:
+        return RunSettings.model_validate(found)
+    except ValidationError as error:
+        raise StateCorrupted(f"{path / 'run.json'}: settings: {problem_of(error)}; restore the file") from None

@@ -1,0 +1,136 @@
+"""The whole embedded loop in one process: real sampling, real gradients, a small world."""
+
+import json
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from intraskill.backends.embedded import backend  # noqa: E402
+from intraskill.cli import main  # noqa: E402
+from intraskill.core.errors import UserError  # noqa: E402
+from intraskill.core.progress import Reporter  # noqa: E402
+from intraskill.settings.models import RunSettings  # noqa: E402
+from intraskill.storage.store import JsonlLog, read_json, write_json_atomic  # noqa: E402
+
+SETTINGS = {
+    "name": "small",
+    "rounds": 1,
+    "steps_per_round": 2,
+    "environment": {"world": {"generate": "small"}},
+    "rollout": {"group_size": 4, "generated_groups": 4, "kept_groups": 4},
+    "gate": {"tasks": 40},
+    "evaluation": {"equipped": False, "greedy": False},
+    "report": {"wandb": "disabled"},
+}
+
+
+@pytest.fixture(scope="module")
+def settings():
+    return RunSettings.model_validate(SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def finished(settings, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "small"
+    backend.train(settings, path, Reporter(quiet=True))
+    return path
+
+
+def numbers(path):
+    """All metrics without the clock."""
+    return [
+        {key: value for key, value in row.items() if not key.startswith("timing/")}
+        for row in JsonlLog(path / "metrics.jsonl").read()
+    ]
+
+
+def test_a_run_trains_and_reports(finished):
+    assert read_json(finished / "state.json")["finished"]
+    updates = [row for row in numbers(finished) if row["kind"] == "update"]
+    assert len(updates) == 4
+    assert all(row["train/grad_norm"] >= 0 for row in updates)
+    assert (finished / "checkpoints" / "step-0002" / "model.safetensors").exists()
+    assert "<svg" in (finished / "report" / "index.html").read_text()
+
+
+def test_sampler_and_trainer_agree_on_the_first_update(finished):
+    first = next(row for row in numbers(finished) if row["kind"] == "update")
+    assert first["train/train_rollout_logprob_abs_diff"] <= 5e-3  # bfloat16 sampler
+
+
+def test_an_episode_is_one_training_segment(finished):
+    rows = JsonlLog(finished / "rounds" / "round-000" / "tokens.jsonl").read()
+    assert rows
+    assert all(len(row["segments"]) == 1 for row in rows)
+
+
+def test_the_weights_move_and_every_group_names_the_ones_it_came_from(finished):
+    groups = JsonlLog(finished / "rounds" / "round-000" / "groups.jsonl").read()
+    versions = {row["step"]: row["weight_versions"] for row in groups}
+    assert all(len(version) == 1 for version in versions.values())
+    assert versions[1] != versions[2]
+
+
+def test_a_finished_run_has_nothing_to_do(settings, finished):
+    before = numbers(finished)
+    backend.train(settings, finished, Reporter(quiet=True))
+    assert numbers(finished) == before
+
+
+def test_a_run_cut_before_a_step_was_counted_ends_the_same(settings, finished, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    commit = backend.RoundDriver.commit
+
+    def cut(driver, batch, updates, timing):
+        if batch.step == 2:
+            raise Killed
+        commit(driver, batch, updates, timing)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend.RoundDriver, "commit", cut)
+        with pytest.raises(Killed):
+            backend.train(settings, tmp_path / "cut", Reporter(quiet=True))
+    backend.train(settings, tmp_path / "cut", Reporter(quiet=True))
+    assert json.dumps(numbers(tmp_path / "cut")) == json.dumps(numbers(finished))
+
+
+def test_changed_settings_are_refused_by_name(settings, finished):
+    other = settings.model_copy(update={"seed": 9})
+    with pytest.raises(UserError, match=r"seed: 0 -> 9"):
+        backend.train(other, finished, Reporter(quiet=True))
+
+
+def test_only_an_incomplete_gate_is_completed_and_at_its_own_weights(settings, finished, tmp_path):
+    path = tmp_path / "small"
+    shutil.copytree(finished, path)
+    with pytest.raises(UserError, match="is complete"):
+        backend.complete_gate(settings, path, 0, Reporter(quiet=True))
+    with pytest.raises(UserError, match="name a closed round"):
+        backend.complete_gate(settings, path, 3, Reporter(quiet=True))
+    gate = path / "rounds/round-000/gate"
+    record = read_json(gate / "contributions.json")
+    log = JsonlLog(gate / "masked.jsonl")
+    missing = log.read()[7]["episode_id"]
+    log.keep_where(lambda row: row["episode_id"] != missing)
+    write_json_atomic(gate / "contributions.json", {**record, "complete": False})
+    assert backend.complete_gate(settings, path, 0, Reporter(quiet=True))
+    again = read_json(gate / "contributions.json")
+    assert again["contributions"] == record["contributions"]
+    assert len(log.read()) == 40
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch, tmp_path, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backend, "train", interrupted)
+    settings = tmp_path / "x.yaml"
+    settings.write_text("name: x\n")
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", str(settings), "--runs-dir", str(tmp_path)])
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == f"stopped; continue with: intraskill resume {tmp_path / 'x'}\n"

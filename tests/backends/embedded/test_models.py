@@ -1,0 +1,102 @@
+"""Loading: what is refused, and what a copy promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, XLNetConfig
+
+from intraskill.backends.embedded.models import build_model, copy_model, eos_ids, load_model
+from intraskill.core.errors import UserError
+
+
+def test_a_missing_directory_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no config.json"):
+        load_model(str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match=r"builtin:nothing"):
+        load_model("builtin:nothing")
+
+
+def test_a_broken_config_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"config.json cannot be read"):
+        load_model(str(tmp_path))
+
+
+def test_missing_weights_are_a_user_error(tmp_path: Path, qwen: PreTrainedModel) -> None:
+    qwen.config.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"weights cannot be loaded"):
+        load_model(str(tmp_path))
+
+
+def test_sliding_window_models_are_refused() -> None:
+    config = Qwen3Config(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=1,
+    )
+    with pytest.raises(UserError, match="sliding_attention"):
+        build_model(config, 0)
+
+
+def test_a_copy_is_frozen_and_in_its_own_type(model: PreTrainedModel) -> None:
+    twin = copy_model(model, torch.bfloat16)
+    assert all(p.dtype is torch.bfloat16 and not p.requires_grad for p in twin.parameters())
+    for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(ours.to(torch.bfloat16), theirs)
+
+
+def test_building_leaves_the_random_state_alone(qwen: PreTrainedModel) -> None:
+    state = torch.get_rng_state()
+    again = build_model(qwen.config, 3)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(a, b) for a, b in zip(qwen.parameters(), again.parameters(), strict=True))
+
+
+def test_end_ids_come_from_the_model(model: PreTrainedModel) -> None:
+    assert eos_ids(model) == (1,)
+
+
+def test_damaged_weights_and_shapes_are_user_errors(tmp_path: Path, qwen: PreTrainedModel) -> None:
+    qwen.config.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"xx")
+    with pytest.raises(UserError, match=r"weights cannot be loaded"):
+        load_model(str(tmp_path))
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"hidden_size": ', '"hidden_size": -'))
+    with pytest.raises(UserError, match=r"cannot be"):
+        load_model(str(tmp_path))
+    (tmp_path / "config.json").write_text(config.replace('"hidden_size": ', '"hidden_size": "x", "ignored": '))
+    with pytest.raises(UserError, match=r"config.json cannot be read"):
+        load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "bart", "t5"])
+def test_what_does_not_write_from_left_to_right_is_refused(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "config.json").write_text(f'{{"model_type": "{kind}"}}')
+    with pytest.raises(UserError, match=rf"config\.json: model_type {kind} is no causal language model; give"):
+        load_model(str(tmp_path))
+
+
+def test_weights_that_are_not_all_there_are_named(tmp_path: Path, qwen: PreTrainedModel) -> None:
+    qwen.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lack model\.norm\.weight \(1 in all\)"):
+        load_model(str(tmp_path))
+
+
+def test_a_model_with_an_attention_of_its_own_is_refused(tmp_path: Path) -> None:
+    config = XLNetConfig(vocab_size=20, d_model=8, n_layer=1, n_head=2, d_inner=8)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"config\.json: model_type xlnet has an attention of its own in 1 layers"):
+        load_model(str(tmp_path))

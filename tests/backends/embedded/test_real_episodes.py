@@ -1,0 +1,61 @@
+"""The warm-up checkpoint in the real environment: what the sampler recorded is what the trainer recomputes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.agent.segments import segments
+from intraskill.backends.embedded.engine import BatchEngine
+from intraskill.backends.embedded.models import eos_ids, load_model, model_directory
+from intraskill.backends.embedded.packing import families, pack, token_weights
+from intraskill.backends.embedded.trainer import Trainer
+from intraskill.core.records import Episode, EpisodeJob, Sampling, Segment
+from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.token import TokenPolicy
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.settings.models import EnvironmentSettings, TrainSettings, WorldSettings
+
+
+async def play(tmp_path: Path, dtype: str) -> list[Episode]:
+    """Two tasks, four siblings each, at temperature 1."""
+    world = open_world(EnvironmentSettings(world=WorldSettings(generate="small")), tmp_path)
+    model = load_model("builtin:tiny")
+    engine = BatchEngine(model, eos_ids(model), dtype=getattr(torch, dtype))
+    policy = TokenPolicy(ChatTemplate(load_tokenizer(model_directory("builtin:tiny"))), engine)
+    settings = EpisodeSettings(10, Sampling(temperature=1.0, max_tokens=32), "static")
+    runner = EpisodeRunner(world, policy, prompt_template("compact"), settings)
+    tasks = world.splits().train[:2]
+    jobs = [EpisodeJob(task, sample, 1000 * task + sample, "train") for task in tasks for sample in range(4)]
+    return list(await asyncio.gather(*(runner.run(job, (), f"task-{job.task_id}") for job in jobs)))
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float32", 1e-4), ("bfloat16", 5e-3)])
+async def test_sampled_log_probs_are_the_trainers(tmp_path: Path, dtype: str, limit: float) -> None:
+    episodes = await play(tmp_path, dtype)
+    assert all(episode.status == "completed" for episode in episodes)
+    trained: list[Segment] = [segment for episode in episodes for segment in segments(episode, episode.job.task_id)]
+    assert len(trained) == len(episodes)  # static tool schema: an episode is one segment
+    trainer = Trainer(load_model("builtin:tiny"), TrainSettings(dtype=dtype))  # type: ignore[arg-type]
+    groups = families(trained)
+    assert len(groups) == 2  # siblings saw byte-identical prompts
+    packed = pack(groups, token_weights(trained))
+    with torch.no_grad():
+        log_probs, _ = trainer.log_probs(packed)
+    difference = (log_probs - packed.sampled_log_probs).abs()
+    assert difference.mean().item() <= limit
+    if dtype == "float32":
+        assert difference.max().item() <= limit
+
+
+async def test_two_runs_play_the_same_episodes(tmp_path: Path) -> None:
+    first, second = await play(tmp_path, "bfloat16"), await play(tmp_path, "bfloat16")
+    for one, other in zip(first, second, strict=True):
+        assert [step.turn for step in one.steps] == [step.turn for step in other.steps]
+        assert (one.reward, one.termination) == (other.reward, other.termination)

@@ -1,0 +1,193 @@
+"""The trainer against a plain per-sequence implementation of the same objective, and its edge cases."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from intraskill.backends.embedded.packing import families, micro_batches, pack, token_weights
+from intraskill.backends.embedded.trainer import Trainer
+from intraskill.core.records import Segment
+from intraskill.settings.models import TrainSettings
+
+MakeGroup = Callable[..., list[Segment]]
+TEMPERATURE = 0.7
+NAMES = {
+    "train/loss",
+    "train/pg_loss",
+    "train/grad_norm",
+    "train/clip_fraction",
+    "train/entropy",
+    "train/ppo_kl",
+    "train/train_rollout_logprob_abs_diff",
+    "train/lr",
+    "train/tokens",
+}
+
+
+def settings(**changes: object) -> TrainSettings:
+    return TrainSettings(dtype="float32", **changes)  # type: ignore[arg-type]
+
+
+def plain_loss(model: PreTrainedModel, segments: Sequence[Segment]) -> Tensor:
+    """One forward per sequence, loss written as the formula says."""
+    tokens: dict[str, int] = {}
+    for segment in segments:
+        tokens[segment.episode_id] = tokens.get(segment.episode_id, 0) + sum(segment.loss_mask)
+    total = torch.zeros(())
+    for segment in segments:
+        ids = torch.tensor(segment.token_ids)
+        logits = model(input_ids=ids[None], use_cache=False).logits[0]
+        log_probs = torch.log_softmax(logits / TEMPERATURE, dim=-1)
+        for at, sampled in enumerate(segment.loss_mask):
+            if sampled:
+                ratio = torch.exp(log_probs[at - 1, ids[at]] - segment.log_probs[at])
+                gain = torch.minimum(ratio * segment.advantage, ratio.clamp(0.8, 1.28) * segment.advantage)
+                total = total - gain / tokens[segment.episode_id]
+    return total / len(tokens)
+
+
+def forked(group: list[Segment]) -> list[Segment]:
+    """The first episode in two segments: its second one continues a longer prompt of its own."""
+    first, *rest = group
+    second = replace(
+        first,
+        token_ids=(*first.token_ids, 8, 9, 10, 11),
+        loss_mask=(*[0] * len(first.token_ids), 0, 0, 1, 1),
+        log_probs=(*[0.0] * len(first.token_ids), 0.0, 0.0, -2.5, -1.5),
+        prompt_length=len(first.token_ids) + 2,
+    )
+    return [first, second, *rest]
+
+
+@pytest.mark.parametrize("budget", [10_000, 60])
+def test_shared_prompts_change_neither_loss_nor_gradients(
+    model: PreTrainedModel, make_group: MakeGroup, budget: int
+) -> None:
+    groups = [make_group(0, 1), forked(make_group(1, 2, siblings=3, prompt=14)), make_group(2, 3, siblings=1, prompt=4)]
+    twin = copy.deepcopy(model)
+    expected = plain_loss(twin, [segment for group in groups for segment in group])
+    expected.backward()
+
+    trainer = Trainer(
+        model, settings(updates_per_step=1, lr=1e-12, max_grad_norm=1e9), temperature=TEMPERATURE, token_budget=budget
+    )
+    (metrics,) = trainer.step(groups)
+    assert metrics["train/loss"] == pytest.approx(expected.item(), abs=1e-5)
+    for (name, ours), theirs in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert ours.grad is not None, name
+        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_metrics_are_named_and_finite(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    trainer = Trainer(qwen, settings(updates_per_step=2, warmup_updates=4, lr=1e-3))
+    first, second = trainer.step([make_group(i, i) for i in range(4)])
+    assert set(first) == NAMES
+    assert all(math.isfinite(value) for value in (*first.values(), *second.values()))
+    assert (first["train/lr"], second["train/lr"]) == pytest.approx((0.25e-3, 0.5e-3))
+    assert trainer.updates == 2
+
+
+def test_parts_follow_the_order_of_groups(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    groups = [make_group(i, i) for i in range(5)]
+    updates = Trainer(qwen, settings(updates_per_step=2)).step(groups)
+    counts = [sum(sum(s.loss_mask) for s in group) for group in groups]
+    assert [u["train/tokens"] for u in updates] == [sum(counts[:2]), sum(counts[2:])]
+
+
+def test_zero_advantages_are_a_valid_step(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    before = [p.detach().clone() for p in qwen.parameters()]
+    flat = [[replace(s, advantage=0.0) for s in make_group(i, i)] for i in range(2)]
+    for metrics in Trainer(qwen, settings()).step(flat):
+        assert all(math.isfinite(value) for value in metrics.values())
+        assert metrics["train/loss"] == 0.0
+    assert all(torch.equal(old, new) for old, new in zip(before, qwen.parameters(), strict=True))
+
+
+def test_nothing_to_train_on_makes_no_update(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    assert Trainer(qwen, settings()).step([]) == []
+    empty = [[replace(s, loss_mask=(0,) * len(s.token_ids)) for s in make_group(0, 0)]]
+    assert Trainer(qwen, settings()).step(empty) == []
+
+
+def test_training_raises_the_reward(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    """Tokens of the good half become likelier, those of the bad half less likely."""
+    group = [replace(s, advantage=1.0 if i % 2 else -1.0) for i, s in enumerate(make_group(0, 5, siblings=6))]
+    trainer = Trainer(qwen, settings(lr=1e-3, updates_per_step=1))
+
+    def gap() -> float:
+        packed = pack(families(group), token_weights(group))
+        with torch.no_grad():
+            log_probs, _ = trainer.log_probs(packed)
+        return float((log_probs * packed.advantages * packed.weights).sum())
+
+    before = gap()
+    own = [
+        [replace(s, log_probs=tuple(_log_probs(trainer.model, s)))] for s in group
+    ]  # sampled by this very model: ratios start at 1
+    for _ in range(4):
+        trainer.step([[s for g in own for s in g]])
+    assert gap() > before + 0.1
+
+
+def _log_probs(model: PreTrainedModel, segment: Segment) -> list[float]:
+    ids = torch.tensor(segment.token_ids)
+    with torch.no_grad():
+        log_probs = torch.log_softmax(model(input_ids=ids[None], use_cache=False).logits[0], -1)
+    return [float(log_probs[i - 1, ids[i]]) if m else 0.0 for i, m in enumerate(segment.loss_mask)]
+
+
+def test_kl_penalty_holds_the_policy_near_its_start(make_group: MakeGroup, qwen: PreTrainedModel) -> None:
+    free, held = copy.deepcopy(qwen), copy.deepcopy(qwen)
+    group = [[replace(s, log_probs=tuple(_log_probs(qwen, s))) for s in make_group(0, 5)]]
+
+    def distance(model: PreTrainedModel) -> float:
+        pairs = zip(model.parameters(), qwen.parameters(), strict=True)
+        return sum((a - b).pow(2).sum().item() for a, b in pairs)
+
+    for model, coefficient in ((free, 0.0), (held, 5.0)):
+        trainer = Trainer(model, settings(lr=1e-3, kl_coef=coefficient, updates_per_step=1))
+        history = [trainer.step(group)[0] for _ in range(5)]
+        if coefficient:
+            assert history[0]["train/reference_kl"] == pytest.approx(0.0, abs=1e-6)
+            assert history[-1]["train/reference_kl"] > 0
+    assert distance(held) < distance(free)
+
+
+def test_clip_fraction_counts_tokens_the_clip_silenced(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    group = make_group(0, 5)
+    own = [replace(s, advantage=1.0, log_probs=tuple(_log_probs(qwen, s))) for s in group]
+    unlikely = [replace(s, log_probs=tuple(v - 1.0 if v else 0.0 for v in s.log_probs)) for s in own]
+    likely = [replace(s, log_probs=tuple(v + 1.0 if v else 0.0 for v in s.log_probs)) for s in own]
+    fractions = [
+        Trainer(copy.deepcopy(qwen), settings(updates_per_step=1)).step([g])[0]["train/clip_fraction"]
+        for g in (own, unlikely, likely)
+    ]
+    assert fractions == [0.0, 1.0, 0.0]
+
+
+def test_micro_batches_keep_order_and_budget(make_group: MakeGroup) -> None:
+    everything = [family for i in range(6) for family in families(make_group(i, i))]
+    for budget in (40, 80, 200, 10_000):
+        batches = micro_batches(everything, budget)
+        assert [s for b in batches for f in b for s in f.segments] == [s for f in everything for s in f.segments]
+        for batch in batches:
+            tails = [len(s.token_ids) - s.prompt_length - 1 for f in batch for s in f.segments]
+            padded = 9 * len(batch) + max(tails) * len(tails)
+            assert padded <= budget or len(tails) == 1
+    assert len(micro_batches(everything, 10_000)) == 1
+    assert len(micro_batches(everything, 80)) > 1
+
+
+def test_the_same_step_gives_the_same_weights(model: PreTrainedModel, make_group: MakeGroup) -> None:
+    twins = [copy.deepcopy(model) for _ in range(2)]
+    for twin in twins:
+        Trainer(twin, TrainSettings()).step([make_group(i, i) for i in range(4)])
+    assert all(torch.equal(a, b) for a, b in zip(twins[0].parameters(), twins[1].parameters(), strict=True))

@@ -1,0 +1,103 @@
+"""The gate compares one checkpoint with itself, and keeps what helps."""
+
+from dataclasses import replace
+
+import pytest
+
+from intraskill.core.errors import UserError
+from intraskill.core.progress import Reporter
+from intraskill.gate.interventions import Candidate, build_pool, families, next_bank
+from intraskill.gate.run import GatePlan, check_pairing, run_gate
+from intraskill.rollout.jobs import Outcome
+from intraskill.skills.bank import Bank, Chunk
+from intraskill.storage.store import JsonlLog, read_json
+
+
+def outcome(task_id, **changes):
+    base = Outcome(f"task-{task_id}", task_id, True, 1.0, True, {}, 3, "purchase", {"checkpoint": "a", "max_steps": 9})
+    return replace(base, **changes)
+
+
+def plan(world, **changes):
+    tasks = tuple(world.splits().val)
+    return replace(GatePlan(tasks, 10, "paired_delta", 5, 0, 20, "scripted", 10), **changes)
+
+
+async def run(world, make_runner, bank, folder, candidates=(), **changes):
+    return await run_gate(make_runner(), bank, candidates, plan(world, **changes), folder, Reporter(quiet=True))
+
+
+async def test_every_estimator_stands_in_the_record(world, make_runner, bank, tmp_path):
+    result = await run(world, make_runner, bank, tmp_path)
+    record = read_json(tmp_path / "contributions.json")
+    assert record["observations"] == len(result.masked) == 40
+    for row in record["contributions"]:
+        assert {"coefficient", "standard_error", "standard_error_hc3", "mean_delta", "adjusted", "status"} <= row.keys()
+    assert result.bank.ids == tuple(row for row in ("care", "haste") if row in record["selected_intervention_ids"])
+    assert all(chunk.contribution > 0 and chunk.contribution_checkpoint == "scripted" for chunk in result.bank.chunks)
+
+
+async def test_an_empty_bank_is_measured_bare_and_stays_empty(world, make_runner, tmp_path):
+    result = await run(world, make_runner, Bank(), tmp_path)
+    assert result.complete
+    assert len(result.bare) == 40
+    assert result.masked == ()
+    assert result.bank.chunks == ()
+
+
+async def test_versions_of_one_chunk_never_meet(world, make_runner, bank, tmp_path):
+    rewrite = Candidate(
+        Chunk("care-2", title="Care", applies_when="always", procedure=("look twice",)), "REWRITE", "care"
+    )
+    await run(world, make_runner, bank, tmp_path, [rewrite])
+    shown = [
+        {skill["skill_id"] for skill in row["selected_skills"]} for row in JsonlLog(tmp_path / "masked.jsonl").read()
+    ]
+    assert not any({"care", "care-2"} <= skills for skills in shown)
+    assert any("care-2" in skills for skills in shown)
+
+
+async def test_a_gate_cut_in_the_middle_of_a_wave_ends_the_same(world, make_runner, bank, tmp_path):
+    whole = await run(world, make_runner, bank, tmp_path / "whole")
+    await run(world, make_runner, bank, tmp_path / "cut")
+    log = JsonlLog(tmp_path / "cut" / "masked.jsonl")
+    rows = log.read()
+    log.path.unlink()
+    log.append_many(rows[:17])
+    again = await run(world, make_runner, bank, tmp_path / "cut")
+    assert [one.reward for one in again.masked] == [one.reward for one in whole.masked]
+    assert again.selection == whole.selection
+    assert len(log.read()) == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"provenance": {"checkpoint": "b", "max_steps": 9}}, "another checkpoint"),
+        ({"provenance": {"checkpoint": "a", "max_steps": 8}}, "another max_steps"),
+        ({"provenance": {"checkpoint": "a"}}, "another max_steps"),
+        ({"task_id": 7}, "different tasks"),
+    ],
+)
+def test_a_baseline_of_another_protocol_is_refused(change, message):
+    bare = [outcome(1), outcome(2)]
+    with pytest.raises(UserError, match=message):
+        check_pairing(bare, [outcome(1), replace(outcome(2), **change)])
+
+
+def test_a_winning_rewrite_keeps_the_logical_id_and_counts_its_version():
+    bank = Bank((Chunk("a", version=3, title="A", applies_when="x", procedure=("y",)),))
+    rewrite = Chunk("a-new", title="A2", applies_when="x", procedure=("z",))
+    add = Chunk("b", title="B", applies_when="x", procedure=("y",))
+    pool = build_pool(bank, [Candidate(add, "ADD"), Candidate(rewrite, "REWRITE", "a")])
+    assert families(pool) == (("a", "a-new"), ("b",))
+    chosen = next_bank(bank, pool, ("a-new", "b"), {"a-new": 0.2, "b": 0.1, "a": 0.0}, "ckpt")
+    assert [(c.skill_id, c.version, c.title, c.contribution) for c in chosen.chunks] == [
+        ("a", 4, "A2", 0.2),
+        ("b", 1, "B", 0.1),
+    ]
+
+
+def test_a_rewrite_of_a_chunk_that_is_gone_is_refused():
+    with pytest.raises(UserError, match="rewrites gone, which is not active"):
+        build_pool(Bank(), [Candidate(Chunk("x"), "REWRITE", "gone")])

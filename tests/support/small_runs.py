@@ -1,0 +1,247 @@
+"""A small world and a policy that plays it from the page text alone, without a model."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.agent.parsing import parse_reply
+from intraskill.core.progress import Reporter
+from intraskill.core.records import Sampling, Turn
+from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.policies.scripted import call_text
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.settings.models import EnvironmentSettings, RunSettings, WorldSettings
+from intraskill.skills.bank import Bank, Chunk
+from intraskill.storage.run_folder import RunFolder
+from intraskill.training.driver import RoundDriver, Splits
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing on the way up may catch it."""
+
+
+class PagePolicy:
+    """Buys the first thing it finds; shown the chunk about care it compares, shown the one about haste it errs."""
+
+    def __init__(self, fail_after: int | None = None) -> None:
+        self.turns = 0
+        self.fail_after = fail_after
+
+    async def generate(self, request):
+        self.turns += 1
+        if self.fail_after is not None and self.turns > self.fail_after:
+            raise Killed
+        text = self._reply(request, random.Random(request.seed))
+        reply = parse_reply(text)
+        length = len(request.messages)
+        return Turn(
+            text,
+            reply.content,
+            reply.reasoning,
+            reply.tool_calls,
+            "stop",
+            prompt_ids=tuple(range(length)) if request.previous is None else _longer(request.previous),
+            token_ids=(7, 8),
+            log_probs=(-0.5, -0.25),
+            parse_error=reply.error,
+            weight_version="scripted",
+        )
+
+    def _reply(self, request, draw) -> str:
+        system, page = request.messages[0]["content"], request.messages[-1]["content"]
+        if "hurry" in system and draw.random() < 0.5:
+            return "I would rather talk."
+        if page.endswith("search"):
+            words = re.findall(r"[a-z]+", request.messages[1]["content"].splitlines()[0])
+            return call_text("search", query=" ".join(words) if "carefully" in system else words[-1])
+        options = [line.split(": ")[1] for line in page.splitlines() if ": " in line]
+        for line in options:
+            if "*" not in line:
+                values = re.findall(r"[a-z]+", line)
+                return call_text("click", value=draw.choice(values))
+        return call_text("click", value="buy" if options else draw.choice("12"))
+
+    async def score(self, token_ids):
+        raise NotImplementedError
+
+    def open_session(self, session):
+        pass
+
+    def close_session(self, session):
+        pass
+
+    def identity(self):
+        return {"model": "page-policy"}
+
+
+def _longer(previous):
+    return (*previous.prompt_ids, *previous.token_ids, 9)
+
+
+CARE = Chunk("care", title="Care", applies_when="always", procedure=("search carefully",))
+HASTE = Chunk("haste", title="Haste", applies_when="always", procedure=("hurry",))
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    settings = EnvironmentSettings(world=WorldSettings(generate="small"))
+    return open_world(settings, tmp_path_factory.mktemp("worlds"))
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank((CARE, HASTE))
+
+
+@pytest.fixture
+def make_runner(world):
+    def make(policy=None) -> EpisodeRunner:
+        limits = EpisodeSettings(10, Sampling(1.0, 1.0, -1, 32), "static")
+        return EpisodeRunner(world, policy or PagePolicy(), prompt_template("compact"), limits)
+
+    return make
+
+
+@pytest.fixture
+def settings() -> RunSettings:
+    return RunSettings.model_validate(
+        {
+            "name": "test",
+            "rounds": 2,
+            "steps_per_round": 2,
+            "rollout": {"group_size": 4, "generated_groups": 6, "kept_groups": 4},
+            "gate": {"tasks": 40},
+            "report": {"wandb": "disabled"},
+        }
+    )
+
+
+@pytest.fixture
+def make_driver(world, make_runner, settings, bank):
+    def make(path: Path, policy=None, **changes) -> RoundDriver:
+        splits = Splits(tuple(world.splits().train), tuple(world.splits().val))
+        driver = RoundDriver(
+            settings.model_copy(update=changes),
+            RunFolder(path),
+            make_runner(policy),
+            splits,
+            bank,
+            Reporter(quiet=True),
+            wave_size=10,
+        )
+        driver.checkpoint = "scripted"
+        return driver
+
+    return make
+
+
+@pytest.fixture
+def page_policy():
+    return PagePolicy
+
+
+@pytest.fixture
+def killed():
+    return Killed
+
+
+@pytest.fixture
+def skills() -> Bank:
+    """Three chunks whose mechanisms the rules know; nothing about the usual brand."""
+
+    def chunk(name, applies_when, *procedure):
+        return Chunk(name, 1, name, applies_when, procedure, metadata={"mechanism": name})
+
+    return Bank(
+        (
+            chunk("recent", "searched material", "search with the last searched word"),
+            chunk("colour", "my colour", "search with the colour i like", "click it"),
+            chunk("budget", "price limit", "open the cheapest result", "click the cheapest size", "too dear: back"),
+        )
+    )
+
+
+@pytest.fixture
+def analyst_world(world):
+    from intraskill.evolution.analysts.base import AnalystWorld
+
+    return AnalystWorld(world.catalog, world.new_environment, 10)
+
+
+@pytest.fixture
+def facts(world):
+    from intraskill.evolution.firewall import catalog_facts
+
+    return catalog_facts(world.catalog, world.splits().train)
+
+
+@pytest.fixture
+def play(world):
+    """play(task_id, actions) -> the trace row of an episode with exactly these actions (None: a reply without call)."""
+    from intraskill.agent.episode import run_episode
+    from intraskill.agent.trace import episode_trace
+    from intraskill.core.records import EpisodeJob
+    from intraskill.policies.scripted import ScriptedPolicy
+
+    async def make(task_id, actions, *, step=1, group=0, split="train", max_steps=10, source=None):
+        left = list(actions)
+
+        def reply(state, messages):
+            action = left.pop(0) if left else None
+            if action is None:
+                return "hm"
+            verb, _, value = action.rstrip("]").partition("[")
+            return call_text(verb, **{"query" if verb == "search" else "value": value})
+
+        policy = ScriptedPolicy(reply)
+        env = policy.watch((source or world).new_environment())
+        job = EpisodeJob(task_id, 4, group, split)
+        limits = EpisodeSettings(max_steps, Sampling(), "static")
+        episode = await run_episode(job, env, policy, prompt_template("compact"), (), limits, "g")
+        trace = episode_trace(episode, {"checkpoint": "ck-1"})
+        return {"step": step, "group_index": group, **trace}
+
+    return make
+
+
+class Shopper:
+    """What a careless shopper does on a task of the small world, and what the task asks for."""
+
+    def __init__(self, world) -> None:
+        self.catalog = world.catalog
+        self.train = world.splits().train
+        self.titles = {word for product in world.catalog.products.values() for word in product.title.split()}
+
+    def stated(self, task_id):
+        return " ".join(w for w in self.catalog.tasks[task_id].instruction_simple.split() if w in self.titles)
+
+    def tasks(self, phrase):
+        """Training tasks with exactly one need, recognised by a phrase of the instruction."""
+        found = [t for t in self.train if phrase in self.catalog.tasks[t].instruction_simple]
+
+        def needs(task_id):
+            task = self.catalog.tasks[task_id]
+            return len(task.instruction_options) + (task.price_upper is not None)
+
+        return [t for t in found if needs(t) == (phrase in ("colour", "under"))]
+
+    def first_of_all(self, world, task_id, query=None):
+        """Search, open the first result, click the first value of every axis, buy."""
+        query = query or self.stated(task_id)
+        return [f"search[{query}]", "click[1]", *self.first_values(world, query), "click[buy]"]
+
+    def first_values(self, world, query, position=0):
+        from shopsimulator.search import SearchIndex
+
+        hit = SearchIndex(self.catalog).search(query, 4)[position]
+        options = self.catalog.products[hit.asin].options
+        return [f"click[{values[0].value}]" for values in options.values()]
+
+
+@pytest.fixture(scope="session")
+def shopper(world):
+    return Shopper(world)

@@ -1,0 +1,172 @@
+"""The round driver: what a run leaves on disk, and that a kill at any point changes nothing of it."""
+
+import json
+
+import pytest
+
+from intraskill.core.errors import UserError
+from intraskill.storage.store import JsonlLog, read_json
+
+UPDATE = {"train/loss": 0.5}
+
+
+async def drive(driver) -> None:
+    await driver.open()
+    while not driver.finished:
+        if driver.round_due:
+            await driver.close_round()
+        else:
+            driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
+
+
+def contents(path) -> dict:
+    """Everything a run left behind, without the clock."""
+    found = {}
+    for file in sorted(path.rglob("*.json*")):
+        text = file.read_text()
+        rows = [json.loads(line) for line in text.splitlines()] if file.suffix == ".jsonl" else [json.loads(text)]
+        found[str(file.relative_to(path))] = [_timeless(row) for row in rows]
+    return found
+
+
+def _timeless(value):
+    if isinstance(value, dict):
+        return {k: _timeless(v) for k, v in value.items() if k not in ("times", "seconds") and "timing/" not in k}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+async def test_a_run_leaves_the_promised_files_and_counts(make_driver, tmp_path):
+    driver = make_driver(tmp_path)
+    await drive(driver)
+    assert driver.state.step == 4
+    assert driver.state.next_group == 24
+    rows = driver.folder.metrics.read()
+    kinds = [row["kind"] for row in rows]
+    assert kinds.count("step") == 4
+    assert kinds.count("update") == 8
+    assert kinds.count("gate") == 3
+    assert [row["train/step"] for row in rows if row["kind"] == "update"] == list(range(1, 9))
+    for index in (0, 1):
+        groups = JsonlLog(driver.folder.round_dir(index) / "groups.jsonl").read()
+        assert len(groups) == 12
+        assert sum(group["verdict"] == "kept" for group in groups) == 8
+        gate = read_json(driver.folder.gate_dir(index) / "contributions.json")
+        assert gate["observations"] == 40
+        assert len(JsonlLog(driver.folder.gate_dir(index) / "bare.jsonl").read()) == 40
+
+
+async def test_only_kept_groups_leave_tokens_and_all_groups_leave_traces(make_driver, tmp_path):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    batch = await driver.generate()
+    driver.commit(batch, [UPDATE, UPDATE], {})
+    folder = driver.folder.round_dir(0)
+    assert len(JsonlLog(folder / "episodes.jsonl").read()) == 24
+    assert len(JsonlLog(folder / "tokens.jsonl").read()) == 16
+
+
+async def test_siblings_see_byte_identical_prompts(make_driver, tmp_path):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    batch = await driver.generate()
+    for group in batch.collected.groups:
+        assert len({json.dumps(episode.messages[:2]) for episode in group.episodes}) == 1
+
+
+async def test_a_retry_never_reaches_the_trainer(make_driver, tmp_path):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    batch = await driver.generate()
+    assert batch.retries
+    assert set(batch.retries) == {group.index for group in batch.collected.groups if group.all_wrong}
+    trained = {id(episode) for group in batch.kept for episode in group.episodes}
+    assert not trained & {id(episode) for episode in batch.retries.values()}
+
+
+async def test_gold_reaches_no_prompt(make_driver, tmp_path, world):
+    driver = make_driver(tmp_path)
+    await drive(driver)
+    for row in JsonlLog(driver.folder.round_dir(0) / "episodes.jsonl").read():
+        asin = world.catalog.tasks[row["job"]["task_id"]].asin
+        assert asin not in json.dumps(row["conversation"])
+        assert asin not in json.dumps(row["reset"])
+
+
+@pytest.mark.parametrize("turns", [1, 500, 800, 1300, 2100])
+async def test_a_run_killed_anywhere_ends_like_one_never_killed(make_driver, page_policy, killed, tmp_path, turns):
+    whole = make_driver(tmp_path / "whole")
+    await drive(whole)
+    with pytest.raises(killed):
+        await drive(make_driver(tmp_path / "killed", page_policy(fail_after=turns)))
+    await drive(make_driver(tmp_path / "killed"))
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+async def test_records_beyond_the_state_are_dropped_on_opening(make_driver, tmp_path):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    state = driver.state
+    driver.commit(await driver.generate(), [UPDATE], {})
+    driver.folder.write_state(state)  # as if killed between the records and the state
+    again = make_driver(tmp_path)
+    assert again.state.step == 0
+    assert not [row for row in again.folder.metrics.read() if row["kind"] == "step"]
+    assert not JsonlLog(again.folder.round_dir(0) / "groups.jsonl").read()
+
+
+async def test_a_bank_without_contributions_cannot_skip_its_gate(make_driver, settings, tmp_path):
+    gate = settings.gate.model_copy(update={"first": "never"})
+    with pytest.raises(UserError, match=r"gate\.first is never"):
+        await make_driver(tmp_path, gate=gate).open()
+
+
+def test_more_gate_tasks_than_validation_tasks_are_refused(make_driver, settings, tmp_path):
+    gate = settings.gate.model_copy(update={"tasks": 41})
+    with pytest.raises(UserError, match="validation split has 40 tasks"):
+        make_driver(tmp_path, gate=gate)
+
+
+async def test_the_rounds_files_are_read_once_and_checked(make_driver, tmp_path, monkeypatch):
+    from intraskill.training import driver as rounds
+
+    driver = make_driver(tmp_path)
+    await driver.open()
+    read, real = [], rounds.read_bank
+    monkeypatch.setattr(rounds, "read_bank", lambda path: read.append(path) or real(path))
+    for _ in range(2):
+        driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
+    path = driver.folder.round_dir(0) / "skill_bank.json"
+    assert read == [path]
+    await driver.close_round()
+    assert driver.bank().ids == tuple(item.skill_id for item in driver.curriculum().probabilities)
+    assert read == [path, driver.folder.round_dir(1) / "skill_bank.json"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "skill_bank.json",
+            '"applies_when": "',
+            '"applies_when": "never ',
+            "skill_bank.json was changed after its round",
+        ),
+        ("curriculum.json", "/round-000", "/round-007", "curriculum.json belongs to"),
+        ("curriculum.json", '"contribution": ', '"contribution": 1', "was made for another bank"),
+        (
+            "curriculum.json",
+            '"inclusion_probability": ',
+            '"inclusion_probability": 7',
+            "inclusion_probability: Input should",
+        ),
+        ("curriculum.json", '"q": ', '"p": ', "curriculum.json: q is missing"),
+    ],
+)
+async def test_an_edited_file_of_the_round_is_named(make_driver, tmp_path, file, old, new, message):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    path = driver.folder.round_dir(0) / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(UserError, match=message):
+        await make_driver(tmp_path).generate()
