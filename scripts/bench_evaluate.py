@@ -39,7 +39,7 @@ from intraskill.evaluate.settings import EvalSettings
 from intraskill.families.shop.environment import ShopSource, open_world
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import call_text
-from intraskill.rollout.jobs import JobPlan, run_rolling
+from intraskill.rollout.jobs import PlannedEpisode, run_rolling
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.storage.store import JsonlLog, encode, fingerprint
 
@@ -133,7 +133,7 @@ def bench_overhead(folder: Path, settings: EvalSettings, source: ShopSource, lat
     policy, timed = SlowPolicy(latency_s), TimedSource(source)
     runner = EpisodeRunner(timed, policy, prompt_template("compact"), EpisodeSettings(10, Sampling(), "static"))
     log = JsonlLog(folder / "overhead.jsonl")
-    plans = [JobPlan(job) for job in plan.jobs]
+    plans = [PlannedEpisode(job) for job in plan.jobs]
     started, cpu = time.perf_counter(), time.process_time()
     with Reporter(quiet=True).bar("overhead", len(plans)) as bar:
         asyncio.run(run_rolling(runner, plans, log, runner.protocol(), CONCURRENCY, bar))

@@ -23,7 +23,7 @@ from intraskill.evaluate.summarize import write_summary
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.openai import OpenAIPolicy
-from intraskill.rollout.jobs import JobPlan, run_jobs, run_rolling
+from intraskill.rollout.jobs import PlannedEpisode, run_jobs, run_rolling
 from intraskill.rollout.runner import EnvironmentSource, EpisodeRunner
 from intraskill.storage.store import RunLock
 
@@ -76,7 +76,7 @@ async def run_plan(
     )
     runner = EpisodeRunner(source, policy, prompt_template(settings.policy.prompt), limits)
     chunks = plan.bank.chunks if plan.bank else ()
-    plans = [JobPlan(job, chunks) for job in plan.jobs]
+    plans = [PlannedEpisode(job, chunks) for job in plan.jobs]
     provenance = {
         **runner.protocol(),
         "checkpoint_id": settings.policy.checkpoint_id,

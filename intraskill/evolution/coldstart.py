@@ -39,8 +39,8 @@ from intraskill.evolution.compiler import (
 )
 from intraskill.evolution.firewall import Facts, catalog_facts, release
 from intraskill.families.shop.environment import ShopSource
-from intraskill.gate.run import GatePlan, GateResult, run_gate
-from intraskill.rollout.jobs import JobPlan, Outcome, run_jobs
+from intraskill.gate.run import GateProtocol, GateResult, run_gate
+from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, read_bank, write_bank
@@ -134,7 +134,7 @@ class ColdStart:
     async def _gate_a(self, draft: Bank) -> GateResult:
         self._reserve("gate_a/draft_bank.json", draft)
         gate = self.settings.gate
-        plan = GatePlan(
+        plan = GateProtocol(
             task_ids=tuple(self.source.splits().val[: gate.tasks]),
             budget=gate.budget,
             estimator=gate.estimator,
@@ -173,7 +173,7 @@ class ColdStart:
     async def _play(self, name: str, tasks: Sequence[int], split: str, bank: Bank) -> list[Outcome]:
         seed = self.settings.seed
         jobs = [EpisodeJob(task, 0, stable_seed("coldstart", name, seed, task), split) for task in tasks]
-        plans = [JobPlan(job, bank.chunks) for job in jobs]
+        plans = [PlannedEpisode(job, bank.chunks) for job in jobs]
         provenance = {**self.runner.protocol(), "checkpoint": self.checkpoint}
         with self.reporter.bar(f"cold start: {name}", len(plans)) as bar:
             return await run_jobs(self.runner, plans, JsonlLog(self.folder / f"{name}.jsonl"), provenance, WAVE, bar)

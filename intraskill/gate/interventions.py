@@ -1,7 +1,7 @@
 """What a gate tests: the active chunks and the candidates that want their place.
 
-Every **intervention** is one regression factor. Chunks that cannot stand in one prompt (a chunk and its rewrites) form
-a **family**, named by the logical chunk id they share; everything else is a family of one.
+Every **intervention** is one regression factor. Texts that cannot stand in one prompt (a chunk and its rewrites)
+compete for one **slot**, named by the logical chunk id they share; everything else has a slot of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """One factor of the gate's regression; `order` is the 1-based place of its family in the pool."""
+    """One factor of the gate's regression; `order` is the 1-based place of its slot in the pool."""
 
     intervention_id: str
     kind: Literal["current", "candidate"]
@@ -99,8 +99,8 @@ def build_pool(bank: Bank, candidates: Sequence[Candidate]) -> tuple[Interventio
     return tuple(pool)
 
 
-def families(pool: Sequence[Intervention]) -> tuple[tuple[str, ...], ...]:
-    """Intervention ids grouped by logical chunk, in pool order."""
+def slots(pool: Sequence[Intervention]) -> tuple[tuple[str, ...], ...]:
+    """The ids that compete for each slot, in pool order."""
     grouped: dict[str, list[str]] = {}
     for intervention in pool:
         grouped.setdefault(intervention.logical_chunk_id, []).append(intervention.intervention_id)

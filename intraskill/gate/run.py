@@ -17,21 +17,21 @@ from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
+from intraskill.gate.design import draw_masks
 from intraskill.gate.estimators import ESTIMATORS, Estimate, fit
-from intraskill.gate.interventions import Candidate, Intervention, build_pool, families, next_bank
+from intraskill.gate.interventions import Candidate, Intervention, build_pool, next_bank, slots
 from intraskill.gate.selection import Contribution, Selection, select
-from intraskill.rollout.jobs import JobPlan, Outcome, run_jobs
+from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.metrics import mean
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank, render_chunk, write_bank
-from intraskill.skills.curriculum import draw_masks
 from intraskill.storage.store import JsonlLog, write_bytes_atomic, write_json_atomic
 
 CONTRIBUTIONS_SCHEMA = "intraskill-contributions-v1"
 
 
 @dataclass(frozen=True)
-class GatePlan:
+class GateProtocol:
     """What one gate runs. `round_index` -1 is Gate A, `checkpoint` names the weights, `wave_size` is in episodes."""
 
     task_ids: tuple[int, ...]
@@ -61,19 +61,21 @@ async def run_gate(
     runner: EpisodeRunner,
     bank: Bank,
     candidates: Sequence[Candidate],
-    plan: GatePlan,
+    protocol: GateProtocol,
     folder: Path,
     reporter: Reporter,
 ) -> GateResult:
     """Measure, select, and write everything a reader needs to do it again into `folder`."""
     pool = build_pool(bank, candidates)
     ids = [item.intervention_id for item in pool]
-    masks = draw_masks(families(pool), len(plan.task_ids), stable_seed("masks", plan.seed, plan.round_index))
-    write_json_atomic(folder / "assignments.json", {"interventions": ids, "task_ids": plan.task_ids, "masks": masks})
-    bare = await _run(runner, plan, "bare", [()] * len(plan.task_ids), pool, folder, reporter)
-    masked = await _run(runner, plan, "masked", masks, pool, folder, reporter) if pool else []
-    result = _judge(plan, bank, pool, masks, bare, masked)
-    _write(folder, plan, result)
+    masks = draw_masks(slots(pool), len(protocol.task_ids), stable_seed("masks", protocol.seed, protocol.round_index))
+    write_json_atomic(
+        folder / "assignments.json", {"interventions": ids, "task_ids": protocol.task_ids, "masks": masks}
+    )
+    bare = await _run(runner, protocol, "bare", [()] * len(protocol.task_ids), pool, folder, reporter)
+    masked = await _run(runner, protocol, "masked", masks, pool, folder, reporter) if pool else []
+    result = _judge(protocol, bank, pool, masks, bare, masked)
+    _write(folder, protocol, result)
     return result
 
 
@@ -114,24 +116,24 @@ def gate_metrics(result: GateResult) -> dict[str, float]:
 
 async def _run(
     runner: EpisodeRunner,
-    plan: GatePlan,
+    protocol: GateProtocol,
     kind: str,
     masks: Sequence[Sequence[int]],
     pool: Sequence[Intervention],
     folder: Path,
     reporter: Reporter,
 ) -> list[Outcome]:
-    plans = []
-    for task_id, mask in zip(plan.task_ids, masks):
-        job = EpisodeJob(task_id, 0, stable_seed(kind, plan.seed, plan.round_index, task_id), "val")
-        plans.append(JobPlan(job, tuple(item.chunk for item, bit in zip(pool, mask) if bit)))
-    provenance = {**runner.protocol(), "checkpoint": plan.checkpoint}
-    with reporter.bar(f"gate: {kind} run", len(plans)) as bar:
-        return await run_jobs(runner, plans, JsonlLog(folder / f"{kind}.jsonl"), provenance, plan.wave_size, bar)
+    planned = []
+    for task_id, mask in zip(protocol.task_ids, masks):
+        job = EpisodeJob(task_id, 0, stable_seed(kind, protocol.seed, protocol.round_index, task_id), "val")
+        planned.append(PlannedEpisode(job, tuple(item.chunk for item, bit in zip(pool, mask) if bit)))
+    provenance = {**runner.protocol(), "checkpoint": protocol.checkpoint}
+    with reporter.bar(f"gate: {kind} run", len(planned)) as bar:
+        return await run_jobs(runner, planned, JsonlLog(folder / f"{kind}.jsonl"), provenance, protocol.wave_size, bar)
 
 
 def _judge(
-    plan: GatePlan,
+    protocol: GateProtocol,
     bank: Bank,
     pool: tuple[Intervention, ...],
     masks: Sequence[tuple[int, ...]],
@@ -144,9 +146,9 @@ def _judge(
     check_pairing(bare, masked)
     ids = [item.intervention_id for item in pool]
     rewards = [run.reward for run in bare], [run.reward for run in masked]
-    order = (plan.estimator, *(name for name in ESTIMATORS if name != plan.estimator))
+    order = (protocol.estimator, *(name for name in ESTIMATORS if name != protocol.estimator))
     estimates = {name: fit(masks, *rewards, ids, name) for name in order}
-    coefficients = estimates[plan.estimator].coefficients
+    coefficients = estimates[protocol.estimator].coefficients
     rows = [
         Contribution(
             item.intervention_id,
@@ -158,19 +160,19 @@ def _judge(
         )
         for item in pool
     ]
-    selection = select(rows, plan.budget)
-    chosen = next_bank(bank, pool, selection.selected_ids, coefficients, plan.checkpoint)
+    selection = select(rows, protocol.budget)
+    chosen = next_bank(bank, pool, selection.selected_ids, coefficients, protocol.checkpoint)
     return GateResult(chosen, tuple(bare), tuple(masked), pool, estimates, selection, complete)
 
 
-def _write(folder: Path, plan: GatePlan, result: GateResult) -> None:
-    write_json_atomic(folder / "contributions.json", contributions_record(plan, result))
+def _write(folder: Path, protocol: GateProtocol, result: GateResult) -> None:
+    write_json_atomic(folder / "contributions.json", contributions_record(protocol, result))
     write_bank(folder / "selected_skill_bank.json", result.bank)
     markdown = "\n\n".join(render_chunk(chunk, "full") for chunk in result.bank.chunks)
     write_bytes_atomic(folder / "selected_skill.md", f"{markdown}\n".encode())
 
 
-def contributions_record(plan: GatePlan, result: GateResult) -> dict[str, Any]:
+def contributions_record(protocol: GateProtocol, result: GateResult) -> dict[str, Any]:
     """The gate's result as JSON: every intervention with its coefficient under each estimator, rank and status."""
     selection = result.selection
     verdicts = {row.intervention_id: row for row in selection.rows} if selection else {}
@@ -190,18 +192,18 @@ def contributions_record(plan: GatePlan, result: GateResult) -> dict[str, Any]:
                 "standard_error": estimate.standard_errors[item.intervention_id],
                 "standard_error_hc3": estimate.standard_errors_hc3[item.intervention_id],
             }
-            row |= values if name == plan.estimator else {name: values}
+            row |= values if name == protocol.estimator else {name: values}
         if verdict := verdicts.get(item.intervention_id):
             row |= {"rank": verdict.rank, "status": verdict.status}
         rows.append(row)
     metrics = gate_metrics(result)
     return {
         "schema": CONTRIBUTIONS_SCHEMA,
-        "round": plan.round_index,
-        "step": plan.step,
-        "checkpoint_id": plan.checkpoint,
+        "round": protocol.round_index,
+        "step": protocol.step,
+        "checkpoint_id": protocol.checkpoint,
         "observations": len(result.masked),
-        "estimator": plan.estimator,
+        "estimator": protocol.estimator,
         "complete": result.complete,
         "contributions": rows,
         "selected_intervention_ids": list(selection.selected_ids) if selection else [],

@@ -2,10 +2,10 @@
 
 A gate compares **interventions**: the texts of the current bank (`kind` "current") and proposed ones ("candidate"),
 a candidate being an `ADD` (a new chunk) or a `REWRITE` (another text for a chunk that exists). All texts of one
-logical chunk form a **family**. Selection has two rounds:
+logical chunk compete for its **slot**. Selection has two rounds:
 
-1. inside a family the largest coefficient wins, and a tie keeps the current text; the rest are `rewrite_loser`s;
-2. the winners of all families are ranked by coefficient. Those above 0 are `selected` until the budget is used up,
+1. inside a slot the largest coefficient wins, and a tie keeps the current text; the rest are `rewrite_loser`s;
+2. the winners of all slots are ranked by coefficient. Those above 0 are `selected` until the budget is used up,
    then `budget_excluded`. A winner at or below 0 goes: `retired` if it was in the bank, else `non_positive`. The
    bank is never padded with chunks that do not help.
 
@@ -39,7 +39,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The verdict on one intervention. `rank` counts family winners from 1; losers have none."""
+    """The verdict on one intervention. `rank` counts the winners of slots from 1; losers have none."""
 
     intervention_id: str
     rank: int | None
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Verdicts in input order, each family's winner, and the selected interventions in bank order."""
+    """Verdicts in input order, each slot's winner, and the selected interventions in bank order."""
 
     rows: tuple[Row, ...]
     replacement_winners: dict[str, str]
@@ -58,7 +58,7 @@ class Selection:
 def select(contributions: Sequence[Contribution], budget: int) -> Selection:
     """Choose at most `budget` interventions. Raises `UserError` for what cannot be compared."""
     _check(contributions, budget)
-    winners = _family_winners(contributions)
+    winners = _slot_winners(contributions)
     ranked = sorted(winners.values(), key=lambda item: (-item.coefficient, item.order))
     ranks = {item.intervention_id: rank for rank, item in enumerate(ranked, start=1)}
     rows = tuple(_verdict(item, ranks.get(item.intervention_id), budget) for item in contributions)
@@ -90,7 +90,7 @@ def selection_record(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _family_winners(contributions: Sequence[Contribution]) -> dict[str, Contribution]:
+def _slot_winners(contributions: Sequence[Contribution]) -> dict[str, Contribution]:
     """The best version of each logical chunk; between equals the current one, then the one listed first."""
     winners: dict[str, Contribution] = {}
     for item in contributions:

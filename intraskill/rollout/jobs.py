@@ -30,7 +30,7 @@ from intraskill.storage.store import JsonlLog
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlan:
+class PlannedEpisode:
     """An episode before it ran: its job and the chunks it will be shown."""
 
     job: EpisodeJob
@@ -54,34 +54,34 @@ class Outcome:
 
 async def run_jobs(
     runner: EpisodeRunner,
-    plans: Sequence[JobPlan],
+    planned: Sequence[PlannedEpisode],
     log: JsonlLog,
     provenance: Mapping[str, Any],
     wave_size: int,
     bar: Bar,
 ) -> list[Outcome]:
-    """Run what `log` does not hold yet; outcomes in the order of `plans`. A failed episode is tried once more."""
+    """Run what `log` does not hold yet; outcomes in the order of `planned`. A failed episode is tried once more."""
     done = completed_outcomes(log)
     tally = Tally()
-    for start in range(0, len(plans), wave_size):
-        wave = plans[start : start + wave_size]
-        missing = {plan.job.episode_id for plan in wave} - done.keys()
+    for start in range(0, len(planned), wave_size):
+        wave = planned[start : start + wave_size]
+        missing = {one.job.episode_id for one in wave} - done.keys()
         if missing:
             attempts = await _run_wave(runner, wave)
-            rows = [episode_trace(episode, provenance, plan.chunks) for plan, episode in attempts]
+            rows = [episode_trace(episode, provenance, one.chunks) for one, episode in attempts]
             rows = [row for row in rows if outcome(row).episode_id in missing]
             log.append_many(rows)
             done |= {outcome(row).episode_id: outcome(row) for row in rows}
-        for plan in wave:
-            one = done[plan.job.episode_id]
-            tally.count(one.completed, one.reward, one.success)
+        for one in wave:
+            ended = done[one.job.episode_id]
+            tally.count(ended.completed, ended.reward, ended.success)
         bar.advance(len(wave), tally.note())
-    return [done[plan.job.episode_id] for plan in plans]
+    return [done[one.job.episode_id] for one in planned]
 
 
 async def run_rolling(
     runner: EpisodeRunner,
-    plans: Sequence[JobPlan],
+    planned: Sequence[PlannedEpisode],
     log: JsonlLog,
     provenance: Mapping[str, Any],
     concurrency: int,
@@ -89,7 +89,7 @@ async def run_rolling(
 ) -> None:
     """Run what `log` does not hold yet, `concurrency` episodes at a time; failed ones once more at the end."""
     window = _Window(runner, log, provenance, concurrency, bar)
-    failed = await window.run([plan for plan in plans if plan.job.episode_id not in window.done])
+    failed = await window.run([one for one in planned if one.job.episode_id not in window.done])
     if failed:
         await window.run(failed)
 
@@ -135,15 +135,15 @@ class _Window:
             self.tally.count(True, trace.final.reward, trace.final.success)
         bar.advance(len(self.done), self.tally.note())
 
-    async def run(self, plans: Sequence[JobPlan]) -> list[JobPlan]:
-        """One attempt at each; returns the plans that failed."""
-        failed: list[JobPlan] = []
-        queue = iter(plans)
-        running: dict[asyncio.Task[Episode], JobPlan] = {}
+    async def run(self, planned: Sequence[PlannedEpisode]) -> list[PlannedEpisode]:
+        """One attempt at each; returns those that failed."""
+        failed: list[PlannedEpisode] = []
+        queue = iter(planned)
+        running: dict[asyncio.Task[Episode], PlannedEpisode] = {}
 
         def refill() -> None:
-            for plan in islice(queue, self.concurrency - len(running)):
-                running[asyncio.ensure_future(self.runner.run(plan.job, plan.chunks, plan.job.episode_id))] = plan
+            for one in islice(queue, self.concurrency - len(running)):
+                running[asyncio.ensure_future(self.runner.run(one.job, one.chunks, one.job.episode_id))] = one
 
         try:
             refill()
@@ -151,7 +151,7 @@ class _Window:
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 attempts = [(running.pop(task), task.result()) for task in ended]
                 refill()
-                failed += [plan for plan, episode in attempts if not episode.scorable]
+                failed += [one for one, episode in attempts if not episode.scorable]
                 await self._keep(attempts)
         finally:
             for task in running:
@@ -159,9 +159,9 @@ class _Window:
             await asyncio.gather(*running, return_exceptions=True)
         return failed
 
-    async def _keep(self, attempts: Sequence[tuple[JobPlan, Episode]]) -> None:
+    async def _keep(self, attempts: Sequence[tuple[PlannedEpisode, Episode]]) -> None:
         """Put the attempts on disk; the others keep running meanwhile."""
-        rows = [episode_trace(episode, self.provenance, plan.chunks) for plan, episode in attempts]
+        rows = [episode_trace(episode, self.provenance, one.chunks) for one, episode in attempts]
         await asyncio.to_thread(self.log.append_many, rows)
         for _, episode in attempts:
             self.tally.count(episode.scorable, episode.reward, episode.success)
@@ -204,13 +204,13 @@ def _completed_twice(log: JsonlLog, episode_id: str) -> StateCorrupted:
     return StateCorrupted(f"{log.path}: {episode_id} is completed twice; remove one of the records")
 
 
-async def _run_wave(runner: EpisodeRunner, wave: Sequence[JobPlan]) -> list[tuple[JobPlan, Episode]]:
+async def _run_wave(runner: EpisodeRunner, wave: Sequence[PlannedEpisode]) -> list[tuple[PlannedEpisode, Episode]]:
     """Every attempt, the later one of an episode after the earlier."""
     attempts = await _gather(runner, wave)
-    failed = [plan for plan, episode in attempts if not episode.scorable]
+    failed = [one for one, episode in attempts if not episode.scorable]
     return attempts + await _gather(runner, failed)
 
 
-async def _gather(runner: EpisodeRunner, wave: Sequence[JobPlan]) -> list[tuple[JobPlan, Episode]]:
-    episodes = await asyncio.gather(*(runner.run(plan.job, plan.chunks, plan.job.episode_id) for plan in wave))
+async def _gather(runner: EpisodeRunner, wave: Sequence[PlannedEpisode]) -> list[tuple[PlannedEpisode, Episode]]:
+    episodes = await asyncio.gather(*(runner.run(one.job, one.chunks, one.job.episode_id) for one in wave))
     return list(zip(wave, episodes))

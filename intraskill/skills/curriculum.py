@@ -1,4 +1,4 @@
-"""Who sees which chunk: the curriculum of a round, and the masks of a gate.
+"""Who sees which chunk in training: the curriculum of a round.
 
 A **curriculum** turns measured contributions into inclusion probabilities. A chunk that still helps a lot is shown
 often (the policy meets good trajectories), one that hardly helps any more is shown rarely (the policy must do
@@ -11,9 +11,7 @@ scale; a contribution of 0 or less maps to `rho_min` under any positive scale, s
 and the scale is recorded as 0. An empty bank is a curriculum without chunks: every group sees a bare prompt.
 
 An **assignment** is drawn once for a whole group, so that siblings differ by sampling only: with probability q the
-group sees no chunk, else each chunk independently with its rho_j. A **mask** is the gate's counterpart for one
-task: every family is independent, and each of its states (absent, old text, new text, ...) is equally likely, so
-two versions of one chunk never meet and a plain chunk is present half of the time.
+group sees no chunk, else each chunk independently with its rho_j. (A gate draws masks instead: `gate.design`.)
 
 Nothing here holds a random state. Each decision hashes its own coordinates (curriculum id, group index, slot) into
 a uniform number, so a draw can be repeated alone, in any order, on any machine, and a chunk's draws do not move
@@ -25,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -97,15 +94,6 @@ def draw_assignment(curriculum: Curriculum, group_index: int) -> Assignment:
     return Assignment(group_index, skill_free=False, skill_ids=shown)
 
 
-def draw_masks(families: Sequence[Sequence[str]], n: int, seed: int) -> list[tuple[int, ...]]:
-    """n rows of 0/1; columns are the families' versions, in the order given.
-
-    A family is the ids of a chunk's competing versions, the current one first; that one names the family's draws.
-    A row's families are independent; a family of k versions takes each of its k + 1 states with equal probability.
-    """
-    return [tuple(bit for family in families for bit in _family_mask(family, row, seed)) for row in range(n)]
-
-
 def uniform(*coordinates: str | int) -> float:
     """A number in [0, 1) that is a pure function of its coordinates."""
     digest = hashlib.sha256(json.dumps(coordinates, ensure_ascii=False).encode()).digest()
@@ -155,9 +143,3 @@ def _contribution(skill_id: str, contribution: float | None) -> float:
     if not math.isfinite(contribution):
         raise UserError(f"curriculum: chunk {skill_id!r} has the contribution {contribution}; it must be finite")
     return float(contribution)
-
-
-def _family_mask(family: Sequence[str], row: int, seed: int) -> tuple[int, ...]:
-    states = len(family) + 1
-    state = int(uniform("mask", seed, row, family[0]) * states)  # 0 = absent
-    return tuple(int(state == number) for number in range(1, states))

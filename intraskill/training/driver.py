@@ -28,11 +28,11 @@ from intraskill.core.progress import Reporter
 from intraskill.core.records import Episode, EpisodeJob, Group
 from intraskill.core.seeds import stable_seed
 from intraskill.gate.interventions import Candidate, CandidateSource, NoCandidates
-from intraskill.gate.run import GatePlan, GateResult, gate_metrics, run_gate
+from intraskill.gate.run import GateProtocol, GateResult, gate_metrics, run_gate
 from intraskill.rollout.collect import Collected, collect_in_completion_order, collect_in_submission_order
 from intraskill.rollout.filter import GroupFilter
 from intraskill.rollout.groups import GroupPlan, retry_all_wrong, run_group
-from intraskill.rollout.jobs import JobPlan, Outcome, completed_outcomes, run_jobs
+from intraskill.rollout.jobs import Outcome, PlannedEpisode, completed_outcomes, run_jobs
 from intraskill.rollout.metrics import mean, standard_error, step_metrics
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.rollout.tasks import TaskStream
@@ -319,7 +319,7 @@ class RoundDriver:
 
     async def _gate(self, index: int, bank: Bank) -> GateResult:
         settings = self.settings.gate
-        plan = GatePlan(
+        plan = GateProtocol(
             task_ids=self.splits.validation[: settings.tasks],
             budget=settings.budget,
             estimator=settings.estimator,
@@ -372,7 +372,7 @@ class RoundDriver:
         log = JsonlLog(self.folder.gate_dir(index) / f"{condition}.jsonl")
         provenance = {**runner.protocol(), "checkpoint": self.checkpoint}
         with self.reporter.bar(f"validation: {condition.replace('_', ' ')}", len(jobs)) as bar:
-            plans = [JobPlan(job, tuple(chunks)) for job in jobs]
+            plans = [PlannedEpisode(job, tuple(chunks)) for job in jobs]
             runs = await run_jobs(runner, plans, log, provenance, self.wave_size, bar)
         self._record(index, condition, runs)
 

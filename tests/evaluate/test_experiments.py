@@ -14,7 +14,7 @@ from intraskill.evaluate.four_conditions import four_conditions
 from intraskill.evaluate.ranking import random_subset, rank, ranking
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
-from intraskill.gate.run import GatePlan, run_gate
+from intraskill.gate.run import GateProtocol, run_gate
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, Chunk, read_bank, write_bank
@@ -45,7 +45,9 @@ def training_run(runs_dir, name, shopper):
     folder.claim(settings, {"environment": world.identity()})
     bank = Bank((CARE, HASTE, CALM, PLUM))
     for index, step in ((-1, 0), (0, 2)):
-        plan = GatePlan(tuple(world.splits().val), 10, "paired_delta", 0, index, step, f"step-{step:04d}-0badc0de", 40)
+        plan = GateProtocol(
+            tuple(world.splits().val), 10, "paired_delta", 0, index, step, f"step-{step:04d}-0badc0de", 40
+        )
         result = asyncio.run(run_gate(runner, bank, (), plan, folder.gate_dir(index), Reporter(True)))
         bank = result.bank
         if index < 0:

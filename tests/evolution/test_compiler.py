@@ -17,7 +17,7 @@ from intraskill.evolution.compiler import (
 from intraskill.evolution.firewall import Facts
 from intraskill.families.shop.mechanisms import MECHANISMS
 from intraskill.families.shop.titles import TitleIndex
-from intraskill.gate.interventions import build_pool, families
+from intraskill.gate.interventions import build_pool, slots
 from intraskill.skills.bank import Bank, render_chunk
 
 FACTS = Facts(frozenset(), frozenset(), TitleIndex(["norvik oak shelf"]), frozenset())
@@ -173,13 +173,13 @@ def test_a_full_prompt_gets_full_sentences():
     assert texts(result)[0][0] == MECHANISMS["brand"].full[0].applies_when
 
 
-def test_candidates_build_a_pool_with_families(skills):
+def test_candidates_build_a_pool_with_slots(skills):
     lessons = [lesson(i) for i in range(3)] + [lesson(3 + i, "colour", "REWRITE", "colour") for i in range(2)]
     result = compiled(lessons, skills)
     pool = build_pool(skills, result.candidates)
     rewrite = next(c for c in result.candidates if c.operation == "REWRITE").chunk.skill_id
     add = next(c for c in result.candidates if c.operation == "ADD").chunk.skill_id
-    assert families(pool) == (("recent",), ("colour", rewrite), ("budget",), (add,))
+    assert slots(pool) == (("recent",), ("colour", rewrite), ("budget",), (add,))
 
 
 def test_a_candidate_survives_its_file():

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intraskill.core.errors import UserError
+from intraskill.gate.design import draw_masks
 from intraskill.gate.estimators import ESTIMATORS, estimate_record, fit, fit_observations
 from intraskill.gate.selection import Contribution, select
-from intraskill.skills.curriculum import draw_masks
 
 
-def families(k):
+def slots(k):
     return [(f"c{i}",) for i in range(k)]
 
 
@@ -22,7 +22,7 @@ def simulate(effects, n, seed, *, share=0.5, bare_rate=0.4):
     `share` is the spread of the task difficulties: with it, the two rewards of a task correlate.
     """
     random = np.random.default_rng(seed)
-    design = np.array(draw_masks(families(len(effects)), n, seed))
+    design = np.array(draw_masks(slots(len(effects)), n, seed))
     base = np.clip(bare_rate + share * (random.random(n) - 0.5), 0, 1)
     bare = (random.random(n) < base).astype(float)
     masked = (random.random(n) < np.clip(base + design @ np.array(effects), 0, 1)).astype(float)

@@ -6,8 +6,8 @@ import pytest
 
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
-from intraskill.gate.interventions import Candidate, build_pool, families, next_bank
-from intraskill.gate.run import GatePlan, check_pairing, run_gate
+from intraskill.gate.interventions import Candidate, build_pool, next_bank, slots
+from intraskill.gate.run import GateProtocol, check_pairing, run_gate
 from intraskill.rollout.jobs import Outcome
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.storage.store import JsonlLog, read_json
@@ -20,7 +20,7 @@ def outcome(task_id, **changes):
 
 def plan(world, **changes):
     tasks = tuple(world.splits().val)
-    return replace(GatePlan(tasks, 10, "paired_delta", 5, 0, 20, "scripted", 10), **changes)
+    return replace(GateProtocol(tasks, 10, "paired_delta", 5, 0, 20, "scripted", 10), **changes)
 
 
 async def run(world, make_runner, bank, folder, candidates=(), **changes):
@@ -90,7 +90,7 @@ def test_a_winning_rewrite_keeps_the_logical_id_and_counts_its_version():
     rewrite = Chunk("a-new", title="A2", applies_when="x", procedure=("z",))
     add = Chunk("b", title="B", applies_when="x", procedure=("y",))
     pool = build_pool(bank, [Candidate(add, "ADD"), Candidate(rewrite, "REWRITE", "a")])
-    assert families(pool) == (("a", "a-new"), ("b",))
+    assert slots(pool) == (("a", "a-new"), ("b",))
     chosen = next_bank(bank, pool, ("a-new", "b"), {"a-new": 0.2, "b": 0.1, "a": 0.0}, "ckpt")
     assert [(c.skill_id, c.version, c.title, c.contribution) for c in chosen.chunks] == [
         ("a", 4, "A2", 0.2),

@@ -11,7 +11,6 @@ from intraskill.skills.curriculum import (
     build_curriculum,
     curriculum_record,
     draw_assignment,
-    draw_masks,
     parse_curriculum,
     uniform,
 )
@@ -130,22 +129,3 @@ def test_the_draws_are_the_same_on_every_machine():
 
 def test_neighbouring_coordinates_do_not_collide():
     assert uniform("a", 1, "b") != uniform("a", "1", "b") != uniform("a1", "b")
-
-
-def test_a_plain_chunk_is_masked_half_of_the_time_and_versions_never_meet():
-    families, n = [("a",), ("b", "b1"), ("c", "c1", "c2")], 12_000
-    rows = draw_masks(families, n, seed=3)
-    assert all(len(row) == 6 and row[1] + row[2] <= 1 and sum(row[3:]) <= 1 for row in rows)
-    for column, p in enumerate([1 / 2, 1 / 3, 1 / 3, 1 / 4, 1 / 4, 1 / 4]):
-        assert within(sum(row[column] for row in rows), n, p)
-    assert within(sum(row[0] and row[1] for row in rows), n, 1 / 6)
-    assert within(sum(not any(row) for row in rows), n, 1 / 24)
-
-
-def test_masks_are_a_pure_function_of_seed_row_and_family():
-    rows = draw_masks([("a",), ("b", "b1")], 60, seed=3)
-    assert draw_masks([("b", "b1"), ("z",), ("a",)], 40, seed=3) != rows
-    reordered = draw_masks([("b", "b1"), ("z",), ("a",)], 40, seed=3)
-    assert [(row[3], row[0], row[1]) for row in reordered] == rows[:40]
-    assert draw_masks([("a",), ("b", "b1")], 60, seed=4) != rows
-    assert draw_masks([], 2, seed=0) == [(), ()]
