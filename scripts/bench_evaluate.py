@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.parsing import parse_reply
 from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob, Reset, Sampling, StepResult, Turn, TurnRequest
 from intraskill.evaluate.folder import EvalFolder
@@ -38,7 +37,7 @@ from intraskill.evaluate.plan import make_plan
 from intraskill.evaluate.settings import EvalSettings
 from intraskill.families.shop.environment import ShopSource, open_world
 from intraskill.families.shop.prompts import prompt_template
-from intraskill.policies.scripted import call_text
+from intraskill.policies.scripted import call_text, turn_of
 from intraskill.rollout.jobs import PlannedEpisode, run_rolling
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.storage.store import JsonlLog, encode, fingerprint
@@ -56,9 +55,7 @@ class SlowPolicy:
     async def generate(self, request: TurnRequest) -> Turn:
         started = time.perf_counter()
         text = self._reply(str(request.messages[1]["content"]), str(request.messages[-1]["content"]))
-        reply = parse_reply(text)
-        usage = {"prompt_tokens": 900, "completion_tokens": 120}
-        turn = Turn(text, reply.content, reply.reasoning, reply.tool_calls, "stop", usage=usage)
+        turn = turn_of(text, {"prompt_tokens": 900, "completion_tokens": 120})
         spent = time.perf_counter() - started + self.latency_s
         self.seconds[request.session] = self.seconds.get(request.session, 0.0) + spent
         await asyncio.sleep(self.latency_s)

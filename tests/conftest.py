@@ -62,6 +62,9 @@ QWEN_LIKE = """{%- if tools or (messages and messages[0].role == 'system') -%}
 {% endif -%}"""
 
 
+_CALL = QWEN_LIKE[QWEN_LIKE.index("<function=") : QWEN_LIKE.index("</function>") + len("</function>")]
+
+
 @pytest.fixture(scope="session")
 def make_tokenizer():
     """make_tokenizer(template) -> a fresh tokenizer: one id per byte, plus control and tag tokens."""
@@ -95,6 +98,13 @@ def qwen_template() -> str:
 def forgetful_template() -> str:
     """Drops the reasoning of earlier turns, as several published templates do."""
     return QWEN_LIKE.replace("KEEP", "false")
+
+
+@pytest.fixture(scope="session")
+def hermes_template(qwen_template) -> str:
+    """Writes calls as JSON, as Qwen2.5 and Qwen3 do."""
+    call = '{{ {"name": call.function.name, "arguments": call.function.arguments} | tojson }}'
+    return qwen_template.replace(_CALL, call)
 
 
 @pytest.fixture(scope="session")

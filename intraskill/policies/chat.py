@@ -8,42 +8,45 @@ marker, and taking what comes after that message's end-of-turn token; so it work
 assistant turns with a token of their own, and never touches what was sampled.
 
 What a template must be able to do is checked once, at construction, on such probes: render tool calls and tool
-messages, and close its turns. `shows_tools` tells whether it writes the tool schemas into the prompt (a model made
-for fixed tools can do without). `prefix_preserving` tells whether rendering a longer conversation anew would give the
-same text as extending it. Templates that drop earlier reasoning are not prefix-preserving: with them, extending
-keeps what the model really saw and said, and a text endpoint would see something shorter.
+messages, and close its turns. How it writes a call is how its model was taught to: `call_format` is the format
+(`agent/call_formats.py`) that reads the rendered probe back. Some templates fill an empty system message with words of
+their own; such a prompt is refused, because only prompts without skills would have them. `shows_tools` tells whether
+the tool schemas are written into the prompt (a model made for fixed tools can do without). `prefix_preserving` tells
+whether rendering a longer conversation anew would give the same text as extending it. Templates that drop earlier
+reasoning are not prefix-preserving: with them, extending keeps what the model really saw and said, and a text endpoint
+would see something shorter.
 
-Only the template speaks in **control tokens**. A product called `<|im_end|>`, a persona that holds `</tool_response>`
-or a query that repeats them is text about them: wherever a message or a tool schema spells out a control token, a
-break goes between its first two characters, and the rendered text is encoded piece by piece. So the model reads the
-same characters as ordinary tokens. Text without such a spelling takes no detour and has the ids it always had.
+Only the template speaks in control tokens: what messages and schemas merely spell out is made inert
+(`control_tokens.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from intraskill.agent.parsing import THINK_OPEN
+from intraskill.agent.call_formats import CALL_FORMATS, CallFormat
+from intraskill.agent.parsing import THINK_OPEN, parse_reply
 from intraskill.core.errors import UserError
 from intraskill.core.records import Message, Tool
+from intraskill.policies.control_tokens import BREAK, Breaker, each_text, special_tokens, structural_tokens
 
 _MARK, _TOOL_MARK, _REASON_MARK, _QUERY_MARK = "zqMarkzq", "zqToolzq", "zqReasonzq", "zqQueryzq"
-_BREAK = "zqBreakvw"  # letters alone, so that no template rewrites it, and no part of it is its beginning and end
 _PROBE_TOOL: Tool = {
     "type": "function",
     "function": {
-        "name": "search",
+        "name": "probe",
         "description": _TOOL_MARK,
-        "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
     },
 }
-_OPENING: tuple[Message, ...] = ({"role": "system", "content": "s"}, {"role": "user", "content": _QUERY_MARK})
+_QUERY: Message = {"role": "user", "content": _QUERY_MARK}
+_OPENING: tuple[Message, ...] = ({"role": "system", "content": "s"}, _QUERY)
 
 
 def load_tokenizer(directory: Path | str) -> Any:
@@ -78,20 +81,30 @@ class ChatTemplate:
         if not getattr(tokenizer, "chat_template", None):
             raise UserError("the tokenizer has no chat template; use an instruction-tuned model or add one")
         self._added = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
-        special = _special_tokens(tokenizer)
-        self._special = _Breaker(special)
-        self._control = _Breaker({*special, *_structural_tokens(self._added, str(tokenizer.chat_template))})
+        special = special_tokens(tokenizer)
+        self._special = Breaker(special)
+        self._control = Breaker({*special, *structural_tokens(self._added, str(tokenizer.chat_template))})
         self.end_of_turn = self._find_end_of_turn()
         self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self.end_of_turn)
         opening = self._render(_OPENING, (_PROBE_TOOL,))
         self.starts_in_think = opening.rstrip().endswith(THINK_OPEN)
         self.shows_tools = _TOOL_MARK in opening
         self.prefix_preserving = self._check(opening)
+        self.call_format = self._find_call_format()
+        self._own_words = self._find_own_words()
         self._answer_wrap = self._find_answer_wrap()
         self._rendered_ids = lru_cache(maxsize=64)(self._render_ids)  # siblings ask for the same prompt
 
     def initial_ids(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
-        """The whole conversation and the generation prompt."""
+        """The whole conversation and the generation prompt.
+
+        Raises `UserError` for an empty system message that the template would fill with words of its own.
+        """
+        if self._own_words and any(message["role"] == "system" and not message["content"] for message in messages):
+            raise UserError(
+                f"the chat template writes {self._own_words[:80]!r} where the system message is empty, so that only "
+                "prompts without skills would have it; take it out of the template, or set policy.prompt to full"
+            )
         return self._rendered_ids(json.dumps([list(messages), list(tools)], ensure_ascii=False))
 
     def extension_ids(self, new_messages: Sequence[Message]) -> tuple[int, ...]:
@@ -119,21 +132,21 @@ class ChatTemplate:
 
     def _render_ids(self, conversation: str) -> tuple[int, ...]:
         messages, tools = json.loads(conversation)
-        return self._encode_rendered(self._render([self._inert(m) for m in messages], _each_text(tools, self._control)))
+        return self._encode_rendered(self._render([self._inert(m) for m in messages], each_text(tools, self._control)))
 
     def _inert(self, message: Message) -> Message:
         """The message with breaks in the control tokens it spells out.
 
         In what the policy said only the special ones are broken: its tags are real.
         """
-        inert: Message = _each_text(message, self._special if message["role"] == "assistant" else self._control)
+        inert: Message = each_text(message, self._special if message["role"] == "assistant" else self._control)
         return inert
 
     def _encode_rendered(self, text: str) -> tuple[int, ...]:
         """Ids of a rendered text, its breaks left out."""
-        if _BREAK not in text:
+        if BREAK not in text:
             return self.encode(text)
-        return tuple(token for piece in text.split(_BREAK) for token in self.encode(piece))
+        return tuple(token for piece in text.split(BREAK) for token in self.encode(piece))
 
     def _render(self, messages: Sequence[Message], tools: Sequence[Tool], reply_follows: bool = True) -> str:
         try:
@@ -154,8 +167,7 @@ class ChatTemplate:
         answers_call = any(message["role"] == "tool" for message in new_messages)
         reply = _probe_reply() if answers_call else {"role": "assistant", "content": _MARK}
         text = self._render((*_OPENING, reply, *new_messages), ())
-        after_mark = text.index(_MARK) + len(_MARK)
-        return text[text.index(self.end_of_turn, after_mark) + len(self.end_of_turn) :]
+        return text.partition(_MARK)[2].partition(self.end_of_turn)[2]
 
     def _find_answer_wrap(self) -> tuple[str, str] | None:
         """What stands before and after one tool message's content, where the template leaves the content alone.
@@ -191,54 +203,64 @@ class ChatTemplate:
         preserving = True
         for reply, answer in answers:
             text = self._render((*_OPENING, {**reply, "reasoning_content": _REASON_MARK}, answer), (_PROBE_TOOL,))
-            if text.count(_MARK) != 1 or str(answer["content"]) not in text.partition(_MARK)[2]:
+            closing, answered, _ = text.partition(_MARK)[2].partition(str(answer["content"]))
+            if text.count(_MARK) != 1 or not answered:
                 raise UserError(
                     f"the chat template drops tool calls or {answer['role']} messages, so it cannot carry an episode; "
                     "use a model made for tool calls"
+                )
+            if self.end_of_turn not in closing:
+                raise UserError(
+                    f"the chat template closes text with {self.end_of_turn}, but not tool calls, so it cannot carry an "
+                    "episode; use a model made for tool calls"
                 )
             preserving &= (
                 text.startswith(opening) and _REASON_MARK in text and text.endswith(self._extension((answer,)))
             )
         return preserving
 
+    def _find_call_format(self) -> CallFormat:
+        """The format that reads the template's own rendering of a call back."""
+        text = self._render((*_OPENING, _probe_reply()), (_PROBE_TOOL,), reply_follows=False)
+        before, mark, after = text.rpartition(_QUERY_MARK)[2].partition(_MARK)
+        reply = before + mark + after.partition(self.end_of_turn)[0]
+        for call_format in CALL_FORMATS:
+            calls = parse_reply(reply, call_format).tool_calls
+            if [(call.name, call.arguments) for call in calls] == [("probe", {"text": _MARK})]:
+                return call_format
+        shown = reply.removeprefix(self.end_of_turn).strip().replace(_MARK, "TEXT")
+        known = " or ".join(call_format.name for call_format in CALL_FORMATS)
+        raise UserError(
+            f"the chat template writes a tool call as {shown!r}, which cannot be read here; use a model that writes "
+            f"{known} calls"
+        )
 
-class _Breaker:
-    """Puts a break into every spelling of these tokens, so that no piece between breaks holds one of them."""
-
-    def __init__(self, tokens: Collection[str]) -> None:
-        longer = {token for token in tokens if len(token) > 1}  # a single character cannot be taken apart
-        shortest = {token for token in longer if not any(other != token and other in token for other in longer)}
-        spelled = "|".join(re.escape(token) for token in sorted({*shortest, _BREAK}))
-        self._found = re.compile(spelled)
-        self._first = re.compile(f"(?=(?:{spelled}))(.)", re.DOTALL)
-
-    def __call__(self, text: str) -> str:
-        return self._first.sub(rf"\1{_BREAK}", text) if self._found.search(text) else text
+    def _find_own_words(self) -> str:
+        """What the template writes into an empty system message, beyond what it writes around one with words."""
+        for tools in ((), (_PROBE_TOOL,)):
+            empty, said = (
+                self._render(({"role": "system", "content": content}, _QUERY), tools) for content in ("", _MARK)
+            )
+            if words := _only_in(empty, said):
+                return words
+        return ""
 
 
-def _special_tokens(tokenizer: Any) -> set[str]:
-    """The tokens the tokenizer itself calls special."""
-    decoder: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
-    return {str(token) for token in decoder.values() if token.special} | set(tokenizer.all_special_tokens)
+def _only_in(text: str, other: str) -> str:
+    """What stands in `text` between the beginning and the end it has in common with `other`."""
+    start = _shared(text, other)
+    rest, other = text[start:], other[start:]
+    return rest[: len(rest) - _shared(rest[::-1], other[::-1])].strip()
 
 
-def _structural_tokens(added: Sequence[str], template: str) -> set[str]:
-    """The other added tokens the template builds with. Blank and plain words are left out: texts need them too."""
-    return {token for token in added if token in template and token.strip() and not token.strip().isalnum()}
-
-
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """The JSON value with every text in it changed; keys stay."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _each_text(inner, change) for key, inner in value.items()}
-    return [_each_text(inner, change) for inner in value] if isinstance(value, list) else value
+def _shared(text: str, other: str) -> int:
+    """How many characters the two begin with together."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other)))
 
 
 def _probe_reply() -> Message:
     """An assistant message whose call holds the marker (one call whatever follows: some templates refuse several)."""
-    function = {"name": "search", "arguments": json.dumps({"query": _MARK})}
+    function = {"name": "probe", "arguments": json.dumps({"text": _MARK})}
     return {
         "role": "assistant",
         "content": "",

@@ -1,14 +1,14 @@
 """A policy that is a plain function: demonstrations, and tests of everything around a policy.
 
-The function gets the page's canonical state and the conversation and returns the reply as text, in the same wire
-format a model would write (`call_text` builds it). The state is what a real policy reads from the observation; to
+The function gets the page's canonical state and the conversation and returns the reply as text, as a model would
+write it (`call_text` writes a call). The state is what a real policy reads from the observation; to
 see it, the policy has to watch the environment of its episode:
 
     policy = ScriptedPolicy(reply)
     episode = await run_episode(job, policy.watch(env), policy, ...)
 
-With a chat template, turns carry token ids exactly as a token policy's would (log-probs 0), so a demonstration
-becomes a training segment by the very code that makes one of a sampled episode.
+With a chat template, calls are read in its format and turns carry token ids exactly as a token policy's would
+(log-probs 0), so a demonstration becomes a training segment by the very code that makes one of a sampled episode.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from intraskill.agent.call_formats import QWEN3_CODER
 from intraskill.agent.parsing import parse_reply
 from intraskill.core.errors import PolicyUnavailable
 from intraskill.core.protocol import Environment
@@ -27,9 +28,16 @@ Reply = Callable[[dict[str, Any], Sequence[Message]], str]
 
 
 def call_text(name: str, **arguments: str) -> str:
-    """A tool call in the wire format: `call_text("click", value="buy")`."""
-    parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
-    return f"<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>"
+    """A tool call as `qwen3_coder` models write it: `call_text("open", page="3")`."""
+    return QWEN3_CODER.write(name, arguments)
+
+
+def turn_of(text: str, usage: dict[str, int] | None = None) -> Turn:
+    """The turn of a reply in the `qwen3_coder` format, without token ids."""
+    reply = parse_reply(text, QWEN3_CODER)
+    return Turn(
+        text, reply.content, reply.reasoning, reply.tool_calls, "stop", parse_error=reply.error, usage=usage or {}
+    )
 
 
 class ScriptedPolicy:
@@ -48,8 +56,7 @@ class ScriptedPolicy:
     async def generate(self, request: TurnRequest) -> Turn:
         text = self.reply(self.state, request.messages)
         if self.chat is None:
-            parsed = parse_reply(text)
-            return Turn(text, parsed.content, parsed.reasoning, parsed.tool_calls, "stop", parse_error=parsed.error)
+            return turn_of(text)
         token_ids = (*self.chat.encode(text), self.chat.end_of_turn_id)
         generation = Generation(token_ids, (0.0,) * len(token_ids), "stop", self.name)
         return turn_from(self.chat, next_prompt_ids(self.chat, request), generation)

@@ -109,7 +109,7 @@ def messages_since_reply(messages: Sequence[dict[str, Any]]) -> tuple[dict[str, 
 def turn_from(chat: ChatTemplate, prompt_ids: tuple[int, ...], generation: Generation) -> Turn:
     """The turn a continuation stands for: decoded and parsed, its ids kept as sampled."""
     text = chat.decode(generation.token_ids)
-    reply = parse_reply(text, starts_in_think=chat.starts_in_think)
+    reply = parse_reply(text, chat.call_format, starts_in_think=chat.starts_in_think)
     return Turn(
         text=text,
         content=reply.content,

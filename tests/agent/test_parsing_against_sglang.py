@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from intraskill.agent.call_formats import QWEN3_CODER
 from intraskill.agent.parsing import parse_reply
 
 pytestmark = pytest.mark.slime
 
-CASES = json.loads((Path(__file__).parent / "parsing_cases.json").read_text("utf-8"))["cases"]
+CASES = json.loads((Path(__file__).parent / "parsing_cases.json").read_text("utf-8"))["qwen3_coder"]
 TOOLS = [
     ("search", "query"),
     ("click", "value"),
@@ -66,7 +67,7 @@ def sglang_reads():
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_both_read_the_same_calls(case, sglang_reads):
-    ours = parse_reply(case["text"], starts_in_think=case.get("starts_in_think", False))
+    ours = parse_reply(case["text"], QWEN3_CODER, starts_in_think=case.get("starts_in_think", False))
     theirs = sglang_reads(case["text"], case.get("starts_in_think", False))
     same = [[call.name, call.arguments] for call in ours.tool_calls] == theirs
     assert same != (case["name"] in DIFFERENT), f"SGLang reads {theirs}"

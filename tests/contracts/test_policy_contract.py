@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from intraskill.agent.call_formats import QWEN3_CODER
 from intraskill.agent.parsing import parse_reply
 from intraskill.core.errors import TechnicalFailure
 from intraskill.core.protocol import Policy
@@ -40,7 +41,7 @@ def openai_policy(replies, chat, replay_engine, monkeypatch) -> Policy:
     """An endpoint that takes replies apart as inference servers do; reached without a socket."""
 
     async def answer(request: Request) -> JSONResponse:
-        parsed = parse_reply(replies.pop(0))
+        parsed = parse_reply(replies.pop(0), QWEN3_CODER)
         calls = [
             {"id": f"c{i}", "function": {"name": call.name, "arguments": json.dumps(call.arguments)}}
             for i, call in enumerate(parsed.tool_calls)

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from intraskill.agent.parsing import parse_reply
 from intraskill.core.errors import PolicyUnavailable
 from intraskill.core.progress import Reporter
-from intraskill.core.records import Turn
 from intraskill.evaluate.run import run_evaluation
 from intraskill.evaluate.settings import EvalSettings
-from intraskill.policies.scripted import call_text
+from intraskill.policies.scripted import call_text, turn_of
 from intraskill.skills.bank import Bank, Chunk, write_bank
 
 CARE = Chunk("care", title="Care", applies_when="always", procedure=("search carefully",))
@@ -60,11 +58,7 @@ class Shopper:
         call = shop(request.messages, request.seed)
         name = {"search": "query", "click": "value"}
         text = "I would rather talk." if call is None else call_text(call[0], **{name[call[0]]: call[1]})
-        reply = parse_reply(text)
-        usage = {"prompt_tokens": 100, "completion_tokens": 7}
-        return Turn(
-            text, reply.content, reply.reasoning, reply.tool_calls, "stop", parse_error=reply.error, usage=usage
-        )
+        return turn_of(text, {"prompt_tokens": 100, "completion_tokens": 7})
 
     async def score(self, token_ids):
         raise NotImplementedError

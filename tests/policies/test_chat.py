@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intraskill.agent.call_formats import HERMES, QWEN3_CODER
 from intraskill.assets import model_directory
 from intraskill.core.errors import UserError
 from intraskill.families.shop.tools import build_tools
@@ -188,6 +189,66 @@ def test_tools_may_be_left_out_of_the_prompt(make_tokenizer, qwen_template):
     template = qwen_template.replace("{{ tool.function | tojson }}", "")
     chat = ChatTemplate(make_tokenizer(template))
     assert not chat.shows_tools
+
+
+def test_the_call_format_is_the_templates_own(chat, make_tokenizer, hermes_template):
+    assert chat.call_format is QWEN3_CODER
+    assert ChatTemplate(load_tokenizer(model_directory("builtin:tiny"))).call_format is QWEN3_CODER
+    hermes = ChatTemplate(make_tokenizer(hermes_template))
+    assert hermes.call_format is HERMES
+    call = HERMES.write("search", {"query": "oak"})
+    assert grown(hermes, call, [PAGE]) == hermes.initial_ids((*OPENING, CALL, PAGE), TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ('{{ {"name": call.function.name, "parameters": call.function.arguments} | tojson }}', '"parameters"'),
+        ("{{ [call.function] | tojson }}", r"\[\{"),
+        ("<function={{ call.function.name }}>{{ call.function.arguments | tojson }}</function>", "<function=probe>"),
+    ],
+)
+def test_a_template_whose_calls_cannot_be_read_is_refused_with_what_it_writes(
+    make_tokenizer, hermes_template, written, shown
+):
+    begin = hermes_template.index('{{ {"name"')
+    template = hermes_template[:begin] + written + hermes_template[hermes_template.index("}}", begin) + 2 :]
+    with pytest.raises(UserError, match=f"writes a tool call as .*{shown}.*qwen3_coder or hermes"):
+        ChatTemplate(make_tokenizer(template))
+
+
+def test_a_template_that_closes_calls_in_another_way_than_text_is_refused(make_tokenizer, qwen_template):
+    closed = "{% if not message.tool_calls %}<|im_end|>{% endif %}"
+    template = qwen_template.replace("{% endfor %}<|im_end|>", "{% endfor %}" + closed)
+    assert template != qwen_template
+    with pytest.raises(UserError, match="but not tool calls"):
+        ChatTemplate(make_tokenizer(template))
+
+
+def test_words_of_the_templates_own_in_an_empty_system_message_are_refused(make_tokenizer, qwen_template):
+    """Only prompts without skills would have them: the two arms of a gate would differ in more than the skills."""
+    filled = qwen_template.replace(
+        "{{ messages[0].content }}{% endif %}", "{{ messages[0].content or 'You are Helpful.' }}{% endif %}"
+    )
+    assert filled != qwen_template
+    chat = ChatTemplate(make_tokenizer(filled))
+    assert chat.initial_ids(OPENING, TOOLS)
+    with pytest.raises(UserError, match=r"'You are Helpful\.' where the system message is empty"):
+        chat.initial_ids(({"role": "system", "content": ""}, OPENING[1]), TOOLS)
+
+
+def test_a_default_for_a_missing_system_message_does_not_matter(make_tokenizer, qwen_template):
+    """Ours is always there, even when it is empty."""
+    start = "{% if messages[0].role == 'system' %}"
+    template = qwen_template.replace(start, "{% if messages[0].role != 'system' %}You are Helpful.{% endif %}" + start)
+    chat = ChatTemplate(make_tokenizer(template))
+    ids = chat.initial_ids(({"role": "system", "content": ""}, OPENING[1]), TOOLS)
+    assert "Helpful" not in chat.decode(ids)
+
+
+def test_a_template_that_leaves_an_empty_system_message_out_adds_nothing():
+    chat = ChatTemplate(load_tokenizer(model_directory("builtin:tiny")))
+    assert "system" not in chat.decode(chat.initial_ids(({"role": "system", "content": ""}, OPENING[1]), ()))
 
 
 PLAIN = (

@@ -2,9 +2,14 @@ import dataclasses
 
 import pytest
 
+from intraskill.agent.call_formats import HERMES
+from intraskill.agent.episode import EpisodeSettings, run_episode
+from intraskill.agent.segments import segments
 from intraskill.core.errors import PolicyUnavailable
 from intraskill.core.records import Sampling, TurnRequest
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.tools import build_tools
+from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import Generation, TokenPolicy
 
@@ -31,6 +36,29 @@ async def test_a_turn_keeps_ids_and_log_probs_as_sampled(chat, replay_engine):
     assert turn.weight_version == "step-3"
     assert turn.usage["prompt_tokens"] == len(turn.prompt_ids)
     assert turn.usage["completion_tokens"] == len(turn.token_ids)
+
+
+async def test_calls_are_read_in_the_models_own_format(make_tokenizer, hermes_template, replay_engine):
+    """A call of the other format is the policy's mistake, and numbers keep their type."""
+    chat = ChatTemplate(make_tokenizer(hermes_template))
+    replies = [HERMES.write("search", {"query": "oak", "page": 2}), SEARCH]
+    policy = TokenPolicy(chat, replay_engine(chat, replies))
+    (call,) = (await policy.generate(request())).tool_calls
+    assert (call.name, call.arguments) == ("search", {"query": "oak", "page": 2})
+    assert "JSON object" in (await policy.generate(request())).parse_error
+
+
+async def test_a_whole_episode_in_hermes_calls(make_tokenizer, hermes_template, replay_engine, toy_shop, job):
+    chat = ChatTemplate(make_tokenizer(hermes_template))
+    calls = [("search", {"query": "oak"}), ("click", {"value": "1"}), ("click", {"value": "buy"})]
+    policy = TokenPolicy(chat, replay_engine(chat, [HERMES.write(*call) for call in calls]))
+    settings = EpisodeSettings(9, Sampling(1.0, max_tokens=400))
+    episode = await run_episode(job, toy_shop(), policy, prompt_template("full"), (), settings, "g")
+    assert [step.action for step in episode.steps] == ["search[oak]", "click[1]", "click[buy]"]
+    assert episode.success
+    (segment,) = segments(episode, 0)
+    whole = chat.initial_ids(episode.messages, TOOLS)[: len(segment.token_ids)]
+    assert segment.token_ids == whole, "the conversation rendered anew reads as it was sampled"
 
 
 async def test_sampled_ids_that_no_text_encodes_to_survive(chat, replay_engine):

@@ -2,17 +2,17 @@
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from intraskill.agent.episode import EpisodeSettings
-from intraskill.agent.parsing import parse_reply
 from intraskill.core.progress import Reporter
-from intraskill.core.records import Sampling, Turn
+from intraskill.core.records import Sampling
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
-from intraskill.policies.scripted import call_text
+from intraskill.policies.scripted import call_text, turn_of
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import EnvironmentSettings, RunSettings, WorldSettings
 from intraskill.skills.bank import Bank, Chunk
@@ -35,19 +35,12 @@ class PagePolicy:
         self.turns += 1
         if self.fail_after is not None and self.turns > self.fail_after:
             raise Killed
-        text = self._reply(request, random.Random(request.seed))
-        reply = parse_reply(text)
         length = len(request.messages)
-        return Turn(
-            text,
-            reply.content,
-            reply.reasoning,
-            reply.tool_calls,
-            "stop",
+        return replace(
+            turn_of(self._reply(request, random.Random(request.seed))),
             prompt_ids=tuple(range(length)) if request.previous is None else _longer(request.previous),
             token_ids=(7, 8),
             log_probs=(-0.5, -0.25),
-            parse_error=reply.error,
             weight_version="scripted",
         )
 

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from shopsimulator.client import ServiceUnavailable, read_health
 from shopsimulator.errors import ShopError
 
-from intraskill.agent.parsing import parse_reply
 from intraskill.assets import bank_path, model_directory
 from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.core.errors import IntraSkillError, UserError
@@ -177,10 +176,6 @@ def _model(launch: Launch) -> Iterator[str]:
             "policy.tool_schema: this model's chat template drops earlier reasoning when it renders a conversation "
             "anew, so a dynamic schema shows the policy less than it said; use static"
         )
-    shown = chat.tokenizer.apply_chat_template(_TOOL_EXAMPLE, tokenize=False)
-    reply = shown.split("<tool_call>", 1)
-    if len(reply) != 2 or not parse_reply("<tool_call>" + reply[1].split(chat.end_of_turn)[0]).tool_calls:
-        yield f"policy.model: the chat template of {directory} does not write qwen3_coder tool calls; use one that does"
 
 
 def _topology(launch: Launch) -> Iterator[str]:
@@ -280,13 +275,3 @@ def _disk(launch: Launch) -> Iterator[str]:
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-
-_TOOL_EXAMPLE: list[dict[str, Any]] = [
-    {"role": "user", "content": "q"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "search", "arguments": {"query": "oak"}}}],
-    },
-]
