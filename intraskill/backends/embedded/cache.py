@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from intraskill.backends.embedded.attention import attend_padded, mask_bias
+from intraskill.backends.embedded.attention import attend_padded, blocked, mask_bias
 
 COLUMN_STEP = 32
 WIDTH_STEP = 8  # new tokens of a lane
@@ -94,7 +94,21 @@ class LaneCache:
             buffer[goal, :, :columns] = buffer[:, :, :columns].index_select(0, origin)
 
 
-class DecodePlan:
+class _Masks:
+    """What tokens at `positions` `[B, T]` may look at in their rows of the cache, for each window of the model."""
+
+    def __init__(self, cache: LaneCache, positions: Tensor) -> None:
+        self._positions, self._columns = positions, torch.arange(cache.capacity)
+        self._dtype = cache.keys[0].dtype
+        self._biases: dict[int | None, Tensor] = {}
+
+    def bias(self, window: int | None) -> Tensor:
+        if window not in self._biases:
+            self._biases[window] = mask_bias(blocked(self._positions, self._columns, window), self._dtype)
+        return self._biases[window]
+
+
+class DecodeLayout:
     """One new token for each of the first n rows."""
 
     keep = None
@@ -105,18 +119,17 @@ class DecodePlan:
         kv_heads, capacity = cache.kv_heads, cache.capacity
         row_heads = torch.arange(self._lanes * kv_heads).view(self._lanes, kv_heads)
         self._slots = (row_heads * capacity + positions[:, None]).reshape(-1)
-        blocked = torch.arange(capacity)[None, :] > positions[:, None]
-        self._bias = mask_bias(blocked[:, None], cache.keys[0].dtype)
+        self._masks = _Masks(cache, positions[:, None])
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, window: int | None) -> Tensor:
         size, lanes = self._cache.head_size, self._lanes
         keys, values = self._cache.keys[layer], self._cache.values[layer]
         keys.view(-1, size).index_copy_(0, self._slots, key.reshape(-1, size))
         values.view(-1, size).index_copy_(0, self._slots, value.reshape(-1, size))
-        return attend_padded(query[:, None], keys[:lanes], values[:lanes], self._bias)[:, 0]
+        return attend_padded(query[:, None], keys[:lanes], values[:lanes], self._masks.bias(window))[:, 0]
 
 
-class ExtendPlan:
+class ExtendLayout:
     """Several new tokens, a different number for each of the rows `rows`.
 
     `starts[i]` columns of `rows[i]` are filled already, `counts[i]` tokens are new; the packed tokens come row after
@@ -145,17 +158,16 @@ class ExtendPlan:
         self._pad = F.pad(torch.where(real, packed, 0), (0, 0, 0, idle)).reshape(-1)
         self._unpad = F.pad(real.reshape(-1).nonzero()[:, 0], (0, filler))
         self.keep = F.pad(torch.cumsum(count, 0) - 1, (0, idle))
-        seen = F.pad(torch.where(real, columns, 0), (0, 0, 0, idle))
-        self._bias = mask_bias(torch.arange(cache.capacity) > seen[:, :, None], cache.keys[0].dtype)
+        self._masks = _Masks(cache, F.pad(torch.where(real, columns, 0), (0, 0, 0, idle)))
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, window: int | None) -> Tensor:
         size, cache = self._cache.head_size, self._cache
         keys, values = cache.keys[layer], cache.values[layer]
         keys.view(-1, size).index_copy_(0, self._slots, key[: self._tokens].reshape(-1, size))
         values.view(-1, size).index_copy_(0, self._slots, value[: self._tokens].reshape(-1, size))
         heads = query.shape[1]
         padded = query.reshape(-1, heads * size).index_select(0, self._pad).view(-1, self._width, heads, size)
-        mixed = attend_padded(padded, self._own(keys), self._own(values), self._bias)
+        mixed = attend_padded(padded, self._own(keys), self._own(values), self._masks.bias(window))
         return mixed.reshape(-1, heads * size).index_select(0, self._unpad).view(-1, heads, size)
 
     def _own(self, buffer: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from intraskill.backends.embedded.cache import DecodePlan, ExtendPlan, LaneCache, round_lanes
+from intraskill.backends.embedded.cache import DecodeLayout, ExtendLayout, LaneCache, round_lanes
 from intraskill.backends.embedded.models import copy_model, copy_weights
 from intraskill.backends.embedded.sampling import draw, uniforms
 from intraskill.core.records import FinishReason, Sampling
@@ -167,11 +167,11 @@ class Lanes:
     def _extend_rows(self, rows: list[int], lanes: list[_Lane]) -> Tensor:
         starts = [lane.cached for lane in lanes]
         fresh = [lane.request.prompt_ids[lane.cached :] for lane in lanes]
-        plan = ExtendPlan(self._cache, rows, starts, [len(ids) for ids in fresh])
-        ids = torch.zeros_like(plan.positions)
+        layout = ExtendLayout(self._cache, rows, starts, [len(ids) for ids in fresh])
+        ids = torch.zeros_like(layout.positions)
         tokens = torch.tensor([token for own in fresh for token in own])
         ids[: len(tokens)] = tokens
-        return self._forward(ids, plan.positions, plan)[: len(rows)]
+        return self._forward(ids, layout.positions, layout)[: len(rows)]
 
     def _share_prompts(self, order: list[_Lane], leader: list[int]) -> None:
         followers: dict[int, list[int]] = {}
@@ -198,7 +198,7 @@ class Lanes:
             position = torch.tensor([lane.length for lane in order] + idle)
             self._cache.reserve(len(position), int(position.max()) + 1)
             newest = torch.tensor([lane.token_ids[-1] for lane in order] + [0] * len(idle))
-            logits = self._forward(newest, position, DecodePlan(self._cache, position))[: len(order)]
+            logits = self._forward(newest, position, DecodeLayout(self._cache, position))[: len(order)]
 
     def _free_column(self, row: int, lanes: dict[str, _Lane]) -> int:
         """A column of a row that sits a step out, where the filler that is fed to it does no harm."""
@@ -225,14 +225,14 @@ class Lanes:
                 elif len(lane.token_ids) == lane.limit:
                     lane.finish = "length"
 
-    def _forward(self, ids: Tensor, positions: Tensor, plan: DecodePlan | ExtendPlan) -> Tensor:
-        """Packed forward -> float32 logits of the tokens the plan says are read."""
+    def _forward(self, ids: Tensor, positions: Tensor, layout: DecodeLayout | ExtendLayout) -> Tensor:
+        """Packed forward -> float32 logits of the tokens the layout says are read."""
         output = self._model(
             input_ids=ids[None],
             position_ids=positions[None],
             use_cache=False,
-            logits_to_keep=0 if plan.keep is None else plan.keep,
-            plan=plan,
+            logits_to_keep=0 if layout.keep is None else layout.keep,
+            layout=layout,
         )
         return output.logits[0].float()
 

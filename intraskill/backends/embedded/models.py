@@ -1,4 +1,4 @@
-"""Loading a policy: any Hugging Face causal LM directory whose layers all use full attention.
+"""Loading a policy: any Hugging Face causal LM directory whose layers all attend, to everything or within a window.
 
 `builtin:tiny` names the warm-up checkpoint that ships with the package. Weights are loaded in float32 (the master
 copy); the sampler keeps its own copy in its own type.
@@ -24,6 +24,8 @@ from intraskill.backends.embedded.attention import register_attention
 from intraskill.backends.embedded.unread_tokens import skip_unread
 from intraskill.core.errors import UserError
 
+ATTENTION_LAYERS = ("full_attention", "sliding_attention")
+
 
 def load_model(spec: str) -> PreTrainedModel:
     """The causal LM of `spec`, float32, ready for packed attention. Raises `UserError` when it cannot be used."""
@@ -36,7 +38,7 @@ def load_model(spec: str) -> PreTrainedModel:
             f"model {spec!r}: config.json cannot be read: {first_line(error)}; give a Hugging Face model directory"
         ) from error
     _require_causal(config, str(file))
-    _require_full_attention(config, spec)
+    _require_attention(config, spec)
     try:
         with no_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -62,7 +64,7 @@ def load_model(spec: str) -> PreTrainedModel:
 
 def build_model(config: PretrainedConfig, seed: int) -> PreTrainedModel:
     """A randomly initialised causal LM of this shape (the caller's random state is left alone)."""
-    _require_full_attention(config, config.model_type)
+    _require_attention(config, config.model_type)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         own = copy.deepcopy(config)  # the library notes the attention function in the configuration itself
@@ -120,10 +122,13 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _require_full_attention(config: PretrainedConfig, spec: str) -> None:
-    other = sorted({kind for kind in getattr(config, "layer_types", None) or () if kind != "full_attention"})
+def _require_attention(config: PretrainedConfig, spec: str) -> None:
+    other = sorted({kind for kind in getattr(config, "layer_types", None) or () if kind not in ATTENTION_LAYERS})
     if other:
-        raise UserError(f"model {spec!r}: has {', '.join(other)} layers; only full-attention models are supported")
+        raise UserError(
+            f"model {spec!r}: has {', '.join(other)} layers; only full and sliding attention are supported, "
+            "give a model such as Qwen3, Llama or Mistral"
+        )
 
 
 def _require_causal(config: PretrainedConfig, file: str) -> None:
@@ -138,29 +143,46 @@ def _require_causal(config: PretrainedConfig, file: str) -> None:
 def _require_packed_attention(model: PreTrainedModel, file: str) -> None:
     """Refuse an architecture whose layers do not all go through the attention function it was loaded with."""
     probe, kind = _Probe(), model.config.model_type
-    positions = torch.arange(2)[None]
+    positions = torch.arange(4)[None]
     try:
-        model(input_ids=positions * 0, position_ids=positions, use_cache=False, plan=probe)
+        read = model(
+            input_ids=positions * 0, position_ids=positions, use_cache=False, logits_to_keep=probe.keep, layout=probe
+        ).logits.shape[1]
     except (TypeError, AttributeError, RuntimeError, ValueError, LookupError) as error:
         raise UserError(
             f"{file}: model_type {kind} does not run with packed attention ({first_line(error)}); "
             "give a model such as Qwen3 or Llama"
         ) from error
-    if probe.calls != model.config.num_hidden_layers:
-        raise UserError(
-            f"{file}: model_type {kind} has an attention of its own in {model.config.num_hidden_layers - probe.calls} "
-            "layers; give a model such as Qwen3 or Llama"
-        )
+    own = model.config.num_hidden_layers - probe.calls
+    problem = ""
+    if own:
+        problem = f"has an attention of its own in {own} layers"
+    elif read != len(probe.keep):
+        problem = "computes logits that were not asked for"
+    elif silent := _layers_silent_about_their_window(model.config, probe.windows):
+        problem = f"has a sliding window that layer {silent[0]} does not tell its attention of"
+    if problem:
+        raise UserError(f"{file}: model_type {kind} {problem}; give a model such as Qwen3 or Llama")
+
+
+def _layers_silent_about_their_window(config: PretrainedConfig, told: dict[int, int | None]) -> list[int]:
+    """Layers that have a sliding window by the configuration but did not say so to the attention function."""
+    kinds = getattr(config, "layer_types", None)
+    if not kinds:
+        named = getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True)
+        kinds = ["sliding_attention" if named else "full_attention"] * config.num_hidden_layers
+    return [layer for layer, kind in enumerate(kinds) if kind == "sliding_attention" and told.get(layer) is None]
 
 
 class _Probe:
-    """An attention plan that counts the layers that ask it."""
-
-    keep = None
+    """An attention layout that notes which layers ask it, and the window each has."""
 
     def __init__(self) -> None:
+        self.keep = torch.tensor([1, 3])
         self.calls = 0
+        self.windows: dict[int, int | None] = {}
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, window: int | None) -> Tensor:
         self.calls += 1
+        self.windows[layer] = window
         return value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)

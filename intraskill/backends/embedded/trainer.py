@@ -18,8 +18,9 @@ from transformers import PreTrainedModel
 
 from intraskill.backends.embedded.loss import entropy_of, policy_loss
 from intraskill.backends.embedded.models import copy_model
-from intraskill.backends.embedded.packing import Pack, families, micro_batches, pack, token_weights
+from intraskill.backends.embedded.packing import Pack, micro_batches, pack, prompt_groups
 from intraskill.core.records import Segment
+from intraskill.objectives.weights import token_weights
 from intraskill.settings.models import TrainSettings
 
 TOKEN_BUDGET = 2048  # tokens, padding included, of one forward and backward pass: bounds memory
@@ -71,8 +72,8 @@ class Trainer:
                 input_ids=packed.input_ids[None],
                 position_ids=packed.positions[None],
                 use_cache=False,
-                logits_to_keep=packed.plan.keep,
-                plan=packed.plan,
+                logits_to_keep=packed.layout.keep,
+                layout=packed.layout,
             )
         distribution = torch.log_softmax(output.logits[0].float() / self._temperature, dim=-1)
         return distribution[packed.rows, packed.targets], entropy_of(distribution.detach())[packed.rows]
@@ -83,7 +84,7 @@ class Trainer:
         weight_of = token_weights(segments)
         sums: dict[str, float] = {}
         self._optimizer.zero_grad(set_to_none=True)
-        everything = sorted((f for group in groups for f in families(group)), key=lambda family: family.longest_tail)
+        everything = sorted((p for group in groups for p in prompt_groups(group)), key=lambda part: part.longest_tail)
         for batch in micro_batches(everything, self._token_budget):
             for name, value in self._accumulate(pack(batch, weight_of)).items():
                 sums[name] = sums.get(name, 0.0) + value

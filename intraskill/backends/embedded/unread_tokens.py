@@ -3,7 +3,7 @@
 Most tokens of a forward pass are there to be attended to: a prompt, an observation. Of their way through the last
 layer only keys and values matter; what its feed-forward block makes of them would become logits that are never asked
 for. In a four-layer model that block is a fifth of all arithmetic. So hooks on the last block let only the tokens
-pass that the plan says are read (`plan.keep`); the others get zeros, which nothing looks at.
+pass that the layout says are read (`layout.keep`); the others get zeros, which nothing looks at.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Gate:
         self._keep: Tensor | None = None
 
     def begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._keep = getattr(kwargs.get("plan"), "keep", None)
+        self._keep = getattr(kwargs.get("layout"), "keep", None)
 
     def select(self, _: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
         if self._keep is None:

@@ -1,4 +1,4 @@
-"""Random tiny models of two architectures, and random episodes with known tokens."""
+"""Random tiny models of several architectures, and random episodes with known tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, PretrainedConfig, PreTrainedModel, Qwen3Config
+from transformers import LlamaConfig, MistralConfig, Phi3Config, PretrainedConfig, PreTrainedModel, Qwen3Config
 
 from intraskill.backends.embedded.models import build_model
 from intraskill.core.records import Segment
@@ -27,15 +27,31 @@ SHAPE = {
 }
 
 
+WINDOW = 6  # shorter than any prompt and its replies
+
+
 def tiny_config(architecture: str) -> PretrainedConfig:
     if architecture == "qwen3":
         return Qwen3Config(**SHAPE, head_dim=8, tie_word_embeddings=True)
+    if architecture == "qwen3-mixed":  # the first layer sees everything, the second a window
+        window = {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}
+        return Qwen3Config(**SHAPE, **window, head_dim=8, tie_word_embeddings=True)
+    if architecture == "mistral":
+        return MistralConfig(**SHAPE, sliding_window=WINDOW, tie_word_embeddings=False)
+    if architecture == "phi3":
+        return Phi3Config(**{**SHAPE, "pad_token_id": 0}, sliding_window=WINDOW, tie_word_embeddings=False)
     return LlamaConfig(**SHAPE, tie_word_embeddings=False)
 
 
-@pytest.fixture(params=["qwen3", "llama"])
+@pytest.fixture(params=["qwen3", "llama", "mistral", "qwen3-mixed"])
 def model(request: pytest.FixtureRequest) -> PreTrainedModel:
     return build_model(tiny_config(request.param), seed=3)
+
+
+@pytest.fixture
+def tiny() -> Callable[[str], PreTrainedModel]:
+    """tiny(architecture) -> a random model of it."""
+    return lambda architecture: build_model(tiny_config(architecture), seed=3)
 
 
 @pytest.fixture
@@ -45,7 +61,10 @@ def qwen() -> PreTrainedModel:
 
 @pytest.fixture
 def make_group() -> Callable[..., list[Segment]]:
-    """make_group(index, seed, siblings, prompt) -> one segment per sibling, random tokens, turns and advantages."""
+    """make_group(index, seed, siblings, prompt) -> one segment per sibling, random tokens, turns and advantages.
+
+    All groups are of one task, as at the wrap of an epoch: their episode ids are the same.
+    """
 
     def make(index: int, seed: int, siblings: int = 4, prompt: int = 9) -> list[Segment]:
         rng = np.random.default_rng(seed)
@@ -62,9 +81,8 @@ def make_group() -> Callable[..., list[Segment]]:
                 ids += [int(i) for i in rng.integers(2, 97, sampled)]
                 mask += [1] * sampled
             log_probs = tuple(float(-2 - rng.random()) if m else 0.0 for m in mask)
-            members.append(
-                Segment(f"g{index}s{sibling}", index, tuple(ids), tuple(mask), log_probs, prompt, float(rng.normal()))
-            )
+            name, advantage = f"task-7__sample-{sibling}", float(rng.normal())
+            members.append(Segment(name, index, tuple(ids), tuple(mask), log_probs, prompt, advantage))
         return members
 
     return make

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 
-def test_without_a_plan_it_is_plain_causal_attention(model: PreTrainedModel) -> None:
+def test_without_a_layout_it_is_plain_causal_attention(model: PreTrainedModel) -> None:
     eager = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32, attn_implementation="eager")
     eager.load_state_dict(model.state_dict())
     ids = torch.randint(2, 97, (3, 17), generator=torch.Generator().manual_seed(0))

@@ -13,9 +13,10 @@ import torch
 from transformers import PreTrainedModel
 
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.packing import families, pack, token_weights
+from intraskill.backends.embedded.packing import pack, prompt_groups
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.records import Sampling, Segment
+from intraskill.objectives.weights import token_weights
 from intraskill.settings.models import TrainSettings
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=8)
@@ -149,7 +150,7 @@ async def test_sampled_log_probs_are_the_trainers(model: PreTrainedModel, dtype:
             parameter.mul_(0.35)
     segments = await episodes(engine_of(model, getattr(torch, dtype)))
     trainer = Trainer(model, TrainSettings(dtype="float32" if dtype == "float32" else "bfloat16"))
-    packed = pack(families(segments), token_weights(segments))
+    packed = pack(prompt_groups(segments), token_weights(segments))
     with torch.no_grad():
         log_probs, _ = trainer.log_probs(packed)
     difference = (log_probs - packed.sampled_log_probs).abs()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen3Config, XLNetConfig
+from torch import Tensor
+from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedModel, XLNetConfig
 
-from intraskill.backends.embedded.models import build_model, copy_model, eos_ids, load_model
+from intraskill.backends.embedded.models import _Probe, build_model, copy_model, eos_ids, load_model
 from intraskill.core.errors import UserError
 
 
@@ -32,19 +35,48 @@ def test_missing_weights_are_a_user_error(tmp_path: Path, qwen: PreTrainedModel)
         load_model(str(tmp_path))
 
 
-def test_sliding_window_models_are_refused() -> None:
-    config = Qwen3Config(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        use_sliding_window=True,
-        sliding_window=4,
-        max_window_layers=1,
-    )
-    with pytest.raises(UserError, match="sliding_attention"):
+def test_layers_without_attention_are_refused_by_name(qwen: PreTrainedModel) -> None:
+    config = copy.deepcopy(qwen.config)
+    config.layer_types = ["full_attention", "linear_attention"]
+    with pytest.raises(UserError, match=r"has linear_attention layers"):
         build_model(config, 0)
+
+
+def test_a_model_that_caps_its_attention_scores_is_refused_by_name(tmp_path: Path) -> None:
+    shape = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "head_dim": 8}
+    config = Gemma2Config(**shape, num_attention_heads=2, num_key_value_heads=1, pad_token_id=0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"model_type gemma2 does not run .*ask for softcap"):
+        load_model(str(tmp_path))
+
+
+def test_a_window_the_layers_keep_to_themselves_is_refused(
+    tmp_path: Path, tiny: Callable[[str], PreTrainedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny("mistral").save_pretrained(tmp_path)
+    load_model(str(tmp_path))
+    monkeypatch.setattr(_Probe, "attend", _deaf(_Probe.attend))
+    with pytest.raises(UserError, match=r"model_type mistral has a sliding window that layer 0 does not tell"):
+        load_model(str(tmp_path))
+
+
+def _deaf(attend: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """As if the layers had not said how far they look."""
+    return lambda probe, layer, query, key, value, window: attend(probe, layer, query, key, value, None)
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "phi3", "qwen3-mixed"])
+def test_a_window_survives_saving_loading_and_copying(
+    tmp_path: Path, tiny: Callable[[str], PreTrainedModel], architecture: str
+) -> None:
+    model = tiny(architecture)
+    model.save_pretrained(tmp_path)
+    ids = torch.randint(2, 97, (1, 24), generator=torch.Generator().manual_seed(0))
+    eager = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager")
+    with torch.no_grad():
+        wanted = eager(input_ids=ids, use_cache=False).logits
+        for ours in (load_model(str(tmp_path)), copy_model(model, torch.float32)):
+            torch.testing.assert_close(ours(input_ids=ids, use_cache=False).logits, wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_a_copy_is_frozen_and_in_its_own_type(model: PreTrainedModel) -> None:

@@ -12,11 +12,12 @@ from intraskill.agent.episode import EpisodeSettings
 from intraskill.agent.segments import segments
 from intraskill.backends.embedded.engine import BatchEngine
 from intraskill.backends.embedded.models import eos_ids, load_model, model_directory
-from intraskill.backends.embedded.packing import families, pack, token_weights
+from intraskill.backends.embedded.packing import pack, prompt_groups
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.records import Episode, EpisodeJob, Sampling, Segment
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
+from intraskill.objectives.weights import token_weights
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
@@ -43,7 +44,7 @@ async def test_sampled_log_probs_are_the_trainers(tmp_path: Path, dtype: str, li
     trained: list[Segment] = [segment for episode in episodes for segment in segments(episode, episode.job.task_id)]
     assert len(trained) == len(episodes)  # static tool schema: an episode is one segment
     trainer = Trainer(load_model("builtin:tiny"), TrainSettings(dtype=dtype))  # type: ignore[arg-type]
-    groups = families(trained)
+    groups = prompt_groups(trained)
     assert len(groups) == 2  # siblings saw byte-identical prompts
     packed = pack(groups, token_weights(trained))
     with torch.no_grad():

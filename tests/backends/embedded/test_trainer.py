@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from intraskill.backends.embedded.packing import families, micro_batches, pack, token_weights
+from intraskill.backends.embedded.packing import micro_batches, pack, prompt_groups
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.records import Segment
+from intraskill.objectives.weights import token_weights
 from intraskill.settings.models import TrainSettings
 
 MakeGroup = Callable[..., list[Segment]]
@@ -38,9 +39,10 @@ def settings(**changes: object) -> TrainSettings:
 
 def plain_loss(model: PreTrainedModel, segments: Sequence[Segment]) -> Tensor:
     """One forward per sequence, loss written as the formula says."""
-    tokens: dict[str, int] = {}
+    tokens: dict[tuple[int, str], int] = {}
     for segment in segments:
-        tokens[segment.episode_id] = tokens.get(segment.episode_id, 0) + sum(segment.loss_mask)
+        attempt = segment.group_index, segment.episode_id
+        tokens[attempt] = tokens.get(attempt, 0) + sum(segment.loss_mask)
     total = torch.zeros(())
     for segment in segments:
         ids = torch.tensor(segment.token_ids)
@@ -50,7 +52,7 @@ def plain_loss(model: PreTrainedModel, segments: Sequence[Segment]) -> Tensor:
             if sampled:
                 ratio = torch.exp(log_probs[at - 1, ids[at]] - segment.log_probs[at])
                 gain = torch.minimum(ratio * segment.advantage, ratio.clamp(0.8, 1.28) * segment.advantage)
-                total = total - gain / tokens[segment.episode_id]
+                total = total - gain / tokens[segment.group_index, segment.episode_id]
     return total / len(tokens)
 
 
@@ -123,7 +125,7 @@ def test_training_raises_the_reward(qwen: PreTrainedModel, make_group: MakeGroup
     trainer = Trainer(qwen, settings(lr=1e-3, updates_per_step=1))
 
     def gap() -> float:
-        packed = pack(families(group), token_weights(group))
+        packed = pack(prompt_groups(group), token_weights(group))
         with torch.no_grad():
             log_probs, _ = trainer.log_probs(packed)
         return float((log_probs * packed.advantages * packed.weights).sum())
@@ -174,7 +176,7 @@ def test_clip_fraction_counts_tokens_the_clip_silenced(qwen: PreTrainedModel, ma
 
 
 def test_micro_batches_keep_order_and_budget(make_group: MakeGroup) -> None:
-    everything = [family for i in range(6) for family in families(make_group(i, i))]
+    everything = [one for i in range(6) for one in prompt_groups(make_group(i, i))]
     for budget in (40, 80, 200, 10_000):
         batches = micro_batches(everything, budget)
         assert [s for b in batches for f in b for s in f.segments] == [s for f in everything for s in f.segments]

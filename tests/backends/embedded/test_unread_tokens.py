@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
-from intraskill.backends.embedded.cache import ExtendPlan, LaneCache
+from intraskill.backends.embedded.cache import ExtendLayout, LaneCache
 
 
 def test_read_tokens_are_exact_and_others_skip_the_block(model: PreTrainedModel) -> None:
@@ -14,10 +14,10 @@ def test_read_tokens_are_exact_and_others_skip_the_block(model: PreTrainedModel)
     model.base_model.layers[-1].mlp.down_proj.register_forward_pre_hook(lambda _, args: seen.append(args[0].shape[1]))
     cache = LaneCache(model.config, torch.float32)
     cache.reserve(2, 8)
-    plan = ExtendPlan(cache, [0, 1], [0, 0], [7, 5])
+    layout = ExtendLayout(cache, [0, 1], [0, 0], [7, 5])
     with torch.no_grad():
-        filled = torch.nn.functional.pad(ids, (0, len(plan.positions) - 12))
-        packed = model(input_ids=filled, position_ids=plan.positions[None], use_cache=False, plan=plan).logits[0]
+        filled = torch.nn.functional.pad(ids, (0, len(layout.positions) - 12))
+        packed = model(input_ids=filled, position_ids=layout.positions[None], use_cache=False, layout=layout).logits[0]
         plain = [model(input_ids=part, use_cache=False).logits[0] for part in (ids[:, :7], ids[:, 7:])]
-    assert seen == [len(plan.keep), 7, 5] == [8, 7, 5]
+    assert seen == [len(layout.keep), 7, 5] == [8, 7, 5]
     torch.testing.assert_close(packed[[6, 11]], torch.stack([plain[0][-1], plain[1][-1]]), atol=1e-5, rtol=1e-4)
