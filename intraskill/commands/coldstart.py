@@ -12,19 +12,14 @@ from typing import Any
 
 import typer
 
-from intraskill.agent.episode import EpisodeSettings
-from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
-from intraskill.core.protocol import Policy
-from intraskill.core.records import Sampling
+from intraskill.evaluate.policies import open_embedded
 from intraskill.evolution.coldstart import ColdStart
 from intraskill.evolution.proposer import open_analyst, rules_analyst
 from intraskill.families.shop.environment import open_world
-from intraskill.families.shop.prompts import prompt_template
-from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.files import load_settings
-from intraskill.settings.models import RunSettings
 from intraskill.storage.store import RunLock
+from intraskill.training.open_run import open_runner
 
 coldstart_app = typer.Typer(help="A first skill bank from nothing.", no_args_is_help=True)
 
@@ -80,23 +75,10 @@ def gate(
 def _open(config: Path, out: Path, quiet: bool) -> ColdStart:
     settings = load_settings(config)
     source = open_world(settings.environment, out.parent / ".worlds")
-    policy = _embedded(settings)
-    sampling = Sampling(**settings.policy.sampling.model_dump())
-    limits = EpisodeSettings(settings.environment.max_steps, sampling, settings.policy.tool_schema)
-    runner = EpisodeRunner(source, policy, prompt_template(settings.policy.prompt), limits)
+    policy = open_embedded(settings.policy)
+    runner = open_runner(settings.environment, settings.policy, source, policy)
     checkpoint = f"step-0000-{policy.identity()['weight_version']}"  # what training calls these weights
     return ColdStart(settings, out, runner, source, checkpoint, Reporter(quiet))
-
-
-def _embedded(settings: RunSettings) -> Policy:
-    try:
-        from intraskill.backends.embedded.frozen_policy import load_policy
-    except ImportError as error:
-        raise UserError(
-            f"a cold start needs the package {error.name!r}; install the embedded backend: "
-            "pip install 'intraskill[local]'"
-        ) from None
-    return load_policy(settings.policy.model, settings.policy.sampler_dtype, settings.policy.threads)
 
 
 def _print_json(value: Any) -> None:

@@ -6,15 +6,13 @@ torch is imported only when the embedded policy is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from intraskill.core.errors import UserError
+from intraskill.core.extras import needing
 from intraskill.core.protocol import Policy
 from intraskill.evaluate.settings import EvalPolicySettings
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
 from intraskill.policies.token import TokenPolicy
+from intraskill.settings.models import PolicySettings
 
 
 def open_policy(settings: EvalPolicySettings) -> Policy:
@@ -34,26 +32,15 @@ def open_policy(settings: EvalPolicySettings) -> Policy:
     )
 
 
-def open_embedded(settings: EvalPolicySettings) -> TokenPolicy:
+def open_embedded(settings: PolicySettings) -> TokenPolicy:
     """The embedded policy; its weight version is the hash of its weights."""
-    with _needing_torch():
+    with needing("an embedded policy", "or give policy.base_url"):
         from intraskill.backends.embedded.frozen_policy import load_policy
     return load_policy(settings.model, settings.sampler_dtype, settings.threads)
 
 
 def embedded_weights(model: str) -> str:
     """The hash by which gates and traces name these weights."""
-    with _needing_torch():
+    with needing("an embedded policy", "or give policy.base_url"):
         from intraskill.backends.embedded.models import load_model, weights_hash
     return weights_hash(load_model(model))
-
-
-@contextmanager
-def _needing_torch() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise UserError(
-            f"an embedded policy needs the package {error.name!r}; install the embedded backend: "
-            "pip install 'intraskill[local]', or give policy.base_url"
-        ) from None

@@ -10,22 +10,20 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from intraskill.agent.episode import EpisodeSettings
 from intraskill.core.errors import IntraSkillError
 from intraskill.core.progress import Reporter
 from intraskill.core.protocol import Policy
-from intraskill.core.records import Sampling
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.plan import EvalPlan, check_guards, make_plan
 from intraskill.evaluate.policies import open_policy
 from intraskill.evaluate.settings import EvalSettings
 from intraskill.evaluate.summarize import write_summary
 from intraskill.families.shop.environment import open_world
-from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.openai import OpenAIPolicy
 from intraskill.rollout.jobs import PlannedEpisode, run_jobs, run_rolling
-from intraskill.rollout.runner import EnvironmentSource, EpisodeRunner
+from intraskill.rollout.runner import EnvironmentSource
 from intraskill.storage.store import RunLock
+from intraskill.training.open_run import open_runner
 
 
 def plan_evaluation(settings: EvalSettings, runs_dir: Path) -> EvalPlan:
@@ -71,10 +69,7 @@ async def run_plan(
 ) -> None:
     """Run every job of the plan that the folder's traces do not complete."""
     settings = plan.settings
-    limits = EpisodeSettings(
-        settings.environment.max_steps, Sampling(**settings.policy.sampling.model_dump()), settings.policy.tool_schema
-    )
-    runner = EpisodeRunner(source, policy, prompt_template(settings.policy.prompt), limits)
+    runner = open_runner(settings.environment, settings.policy, source, policy)
     chunks = plan.bank.chunks if plan.bank else ()
     plans = [PlannedEpisode(job, chunks) for job in plan.jobs]
     provenance = {

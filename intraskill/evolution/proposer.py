@@ -32,6 +32,7 @@ from intraskill.core.errors import StateCorrupted
 from intraskill.evolution.analysts.base import Analyst, AnalystWorld, Case, checked_card, no_proposal
 from intraskill.evolution.analysts.llm import LlmAnalyst
 from intraskill.evolution.analysts.merge import Groups, merge_lessons
+from intraskill.evolution.candidates import CandidateSource, NoCandidates, Proposed
 from intraskill.evolution.cards import Card, Lesson, card_record, read_cards, text_key
 from intraskill.evolution.compiler import (
     Compiled,
@@ -46,7 +47,7 @@ from intraskill.evolution.firewall import Facts, catalog_facts, release
 from intraskill.evolution.ledger import Ledger, LedgerRow
 from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.families.shop.environment import InProcessShop
-from intraskill.gate.interventions import Candidate, CandidateSource, NoCandidates, Proposed
+from intraskill.gate.interventions import Candidate
 from intraskill.gate.run import GateResult
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.settings.models import AnalystSettings, RunSettings

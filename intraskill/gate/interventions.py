@@ -7,14 +7,11 @@ compete for one **slot**, named by the logical chunk id they share; everything e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from intraskill.core.errors import UserError
 from intraskill.skills.bank import Bank, Chunk
-
-if TYPE_CHECKING:
-    from intraskill.gate.run import GateResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +33,6 @@ class Intervention:
     operation: Literal["ADD", "REWRITE"] | None
     order: int
     chunk: Chunk
-
-
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """A round's candidates, best supported first, and the `analysis/*` metrics of how they came about."""
-
-    candidates: tuple[Candidate, ...] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-class CandidateSource(Protocol):
-    """Turns a round's full-bank retries (their traces) into candidates: the analyst's seat."""
-
-    def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
-        """One step's retries are on disk: analysis may start. Returns at once, never raises for an analyst's sake."""
-
-    async def candidates(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Proposed:
-        """The candidates of all the round's retries; the same again after a kill."""
-
-    def settle(self, round_index: int, checkpoint: str, result: GateResult) -> None:
-        """What the gate made of them."""
-
-    def close(self) -> None:
-        """Give up what is still being analysed."""
-
-
-class NoCandidates:
-    """Proposes nothing: the gate then measures and prunes the current bank only."""
-
-    def observe(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> None:
-        pass
-
-    async def candidates(self, round_index: int, bank: Bank, retries: Sequence[Mapping[str, Any]]) -> Proposed:
-        return Proposed()
-
-    def settle(self, round_index: int, checkpoint: str, result: GateResult) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def build_pool(bank: Bank, candidates: Sequence[Candidate]) -> tuple[Intervention, ...]:

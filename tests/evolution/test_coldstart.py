@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -73,24 +74,24 @@ async def test_the_test_split_is_played_behind_its_flag_only(cold, analyst, tmp_
     assert played <= set(world.splits().train)
 
 
-async def test_training_refuses_the_draft_and_takes_the_gated_bank(cold, analyst, make_driver, tmp_path, monkeypatch):
+async def test_training_refuses_the_draft_and_takes_the_gated_bank(cold, analyst, make_driver, world, tmp_path):
     from intraskill.training.driver import RoundDriver
+    from intraskill.training.open_run import check_run
 
     start = cold(tmp_path / "cold")
     await start.analyze(analyst, 120)
     start.compile()
     draft = read_bank(tmp_path / "cold" / "draft_bank.json")
     driver = make_driver(tmp_path / "run")
-    parts = (driver.settings, driver.folder, driver.runner, driver.splits)
     with pytest.raises(UserError, match="is a draft"):
-        RoundDriver(*parts, draft, driver.reporter)
+        check_run(driver.run.settings, world, draft)
     await start.gate()
     gated = read_bank(tmp_path / "cold" / "selected_skill_bank.json")
-    again = RoundDriver(*parts, gated, driver.reporter)
+    again = RoundDriver(replace(driver.run, bank=gated))
     again.checkpoint = "step-0000-scripted"
     await again.open()
-    assert again.bank().ids == gated.ids
-    assert not driver.folder.gate_dir(-1).exists()  # measured at this very checkpoint: no gate before step 1
+    assert again.round.bank.ids == gated.ids
+    assert not driver.run.folder.gate_dir(-1).exists()  # measured at this very checkpoint: no gate before step 1
 
 
 async def test_a_stopped_cold_start_continues(cold, analyst, page_policy, killed, tmp_path):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from intraskill.core.errors import StateCorrupted
+from intraskill.evolution.candidates import NoCandidates
 from intraskill.evolution.compiler import Limits
 from intraskill.evolution.proposer import Proposer, failed_retries, open_proposer
 from intraskill.families.shop.analysts.rules import RulesAnalyst
-from intraskill.gate.interventions import NoCandidates
 from intraskill.settings.models import AnalystSettings
 from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.store import JsonlLog, read_json
@@ -45,15 +45,18 @@ def proposing(make_driver, world, settings):
 
     def make(path, policy=None, broken=None, **changes):
         driver = make_driver(path, policy, **changes)
-        driver.proposer = open_proposer(driver.settings, driver.folder, world.catalog, world.splits().train)
+        driver.run = replace(
+            driver.run,
+            proposer=open_proposer(driver.run.settings, driver.run.folder, world.catalog, world.splits().train),
+        )
         if broken is not None:
-            driver.proposer._analyst = broken(driver.proposer._analyst)
+            driver.run.proposer._analyst = broken(driver.run.proposer._analyst)
         drivers.append(driver)
         return driver
 
     yield make
     for driver in drivers:
-        driver.proposer.close()
+        driver.run.proposer.close()
 
 
 async def drive(driver):
@@ -101,16 +104,16 @@ def test_the_queue_holds_failed_retries_only():
 
 async def test_a_run_proposes_gates_and_remembers(finished):
     driver = finished
-    retries = JsonlLog(driver.folder.round_dir(0) / "retries.jsonl").read()
-    folder = driver.folder.round_dir(0) / "analysis"
+    retries = JsonlLog(driver.run.folder.round_dir(0) / "retries.jsonl").read()
+    folder = driver.run.folder.round_dir(0) / "analysis"
     cards = JsonlLog(folder / "cards.jsonl").read()
     assert len(cards) == len(failed_retries(retries)) > 0
     candidates = read_json(folder / "candidates.json")["candidates"]
     assert candidates
-    gate = read_json(driver.folder.gate_dir(0) / "contributions.json")
+    gate = read_json(driver.run.folder.gate_dir(0) / "contributions.json")
     gated = {row["intervention_id"] for row in gate["contributions"] if row["kind"] == "candidate"}
     assert gated == {item["chunk"]["skill_id"] for item in candidates}
-    judged = [row for row in JsonlLog(driver.folder.path / "ledger.jsonl").read() if row["candidate_id"] in gated]
+    judged = [row for row in JsonlLog(driver.run.folder.path / "ledger.jsonl").read() if row["candidate_id"] in gated]
     by_id = {row["intervention_id"]: row for row in gate["contributions"]}
     for row in judged:
         if row["round"] == 0:
@@ -121,7 +124,9 @@ async def test_a_run_proposes_gates_and_remembers(finished):
 
 async def test_every_proposal_rests_on_a_purchase_that_succeeded(finished):
     driver = finished
-    cards = [row for name in driver.folder.path.glob("rounds/*/analysis/cards.jsonl") for row in JsonlLog(name).read()]
+    cards = [
+        row for name in driver.run.folder.path.glob("rounds/*/analysis/cards.jsonl") for row in JsonlLog(name).read()
+    ]
     proposals = [card for card in cards if card["outcome"] != "NO_PROPOSAL"]
     assert proposals
     assert all(card["privileged_audit"]["reward_detail"]["r_success"] == 1 for card in proposals)
@@ -129,10 +134,10 @@ async def test_every_proposal_rests_on_a_purchase_that_succeeded(finished):
 
 async def test_metrics_tell_the_analysis(finished):
     driver = finished
-    rows = [row for row in driver.folder.metrics.read() if row["kind"] == "analysis"]
+    rows = [row for row in driver.run.folder.metrics.read() if row["kind"] == "analysis"]
     assert [row["round"] for row in rows] == [0, 1]
     for row in rows:
-        summary = read_json(driver.folder.round_dir(row["round"]) / "analysis" / "summary.json")
+        summary = read_json(driver.run.folder.round_dir(row["round"]) / "analysis" / "summary.json")
         assert row["analysis/card_count"] == summary["card_count"]
         assert (
             summary["proposal_add_count"] + summary["proposal_rewrite_count"] + summary["no_proposal_count"]
@@ -144,15 +149,15 @@ async def test_nothing_private_leaves_the_cards(finished, world):
     """No asin, title, brand or task id of the catalog in candidates, ledger, banks and gates' banks."""
     driver = finished
     files = [
-        *driver.folder.path.glob("rounds/*/analysis/candidates.json"),
-        *driver.folder.path.rglob("*skill_bank.json"),
+        *driver.run.folder.path.glob("rounds/*/analysis/candidates.json"),
+        *driver.run.folder.path.rglob("*skill_bank.json"),
     ]
-    files += [driver.folder.path / "ledger.jsonl", *driver.folder.path.rglob("selected_skill.md")]
+    files += [driver.run.folder.path / "ledger.jsonl", *driver.run.folder.path.rglob("selected_skill.md")]
     text = "\n".join(file.read_text() for file in files).lower()
     for product in world.catalog.products.values():
         assert product.asin not in text
         assert product.title.lower() not in text
-    for file in driver.folder.path.glob("rounds/*/analysis/candidates.json"):
+    for file in driver.run.folder.path.glob("rounds/*/analysis/candidates.json"):
         for item in read_json(file)["candidates"]:
             shown = json.dumps({key: item["chunk"][key] for key in ("title", "applies_when", "procedure")})
             assert not re.findall(r"\d+", shown)
@@ -173,8 +178,8 @@ async def test_a_kill_in_the_middle_of_an_analysis_changes_nothing(finished, pro
     driver = proposing(tmp_path)
     await driver.open()
     driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
-    cards = driver.folder.round_dir(0) / "analysis" / "cards.jsonl"
-    driver.proposer._thread.shutdown(wait=True)
+    cards = driver.run.folder.round_dir(0) / "analysis" / "cards.jsonl"
+    driver.run.proposer._thread.shutdown(wait=True)
     lines = cards.read_bytes().splitlines(keepends=True)
     assert len(lines) > 1
     cards.write_bytes(lines[0] + lines[1][:50])
@@ -188,13 +193,13 @@ async def test_a_kill_during_compilation_changes_nothing(finished, proposing, tm
     shutil.copytree(finished.folder.path, tmp_path, dirs_exist_ok=True)
     driver = proposing(tmp_path)
     before = evolution(tmp_path)
-    path = driver.folder.round_dir(1) / "analysis" / name
+    path = driver.run.folder.round_dir(1) / "analysis" / name
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2]) if name.endswith("jsonl") else path.unlink()
-    retries = JsonlLog(driver.folder.round_dir(1) / "retries.jsonl").read()
-    bank = read_bank(driver.folder.round_dir(1) / "skill_bank.json")
+    retries = JsonlLog(driver.run.folder.round_dir(1) / "retries.jsonl").read()
+    bank = read_bank(driver.run.folder.round_dir(1) / "skill_bank.json")
     again = proposing(tmp_path)
-    await again.proposer.candidates(1, bank, retries)
+    await again.run.proposer.candidates(1, bank, retries)
     assert evolution(tmp_path) == before
 
 
@@ -212,30 +217,30 @@ async def test_an_edited_file_of_the_analysis_is_named(finished, proposing, tmp_
     path = tmp_path / "rounds/round-001/analysis" / name
     path.write_text(path.read_text().replace(old, new, 1))
     driver = proposing(tmp_path)
-    retries = JsonlLog(driver.folder.round_dir(1) / "retries.jsonl").read()
-    bank = read_bank(driver.folder.round_dir(1) / "skill_bank.json")
+    retries = JsonlLog(driver.run.folder.round_dir(1) / "retries.jsonl").read()
+    bank = read_bank(driver.run.folder.round_dir(1) / "skill_bank.json")
     with pytest.raises(StateCorrupted, match=re.escape(message)):
-        await driver.proposer.candidates(1, bank, retries)
+        await driver.run.proposer.candidates(1, bank, retries)
 
 
 async def test_a_broken_analyst_stops_nothing(proposing, tmp_path):
     driver = proposing(tmp_path, broken=Broken, rounds=1)
     await drive(driver)
     assert driver.finished
-    cards = JsonlLog(driver.folder.round_dir(0) / "analysis" / "cards.jsonl").read()
+    cards = JsonlLog(driver.run.folder.round_dir(0) / "analysis" / "cards.jsonl").read()
     failed = [card for card in cards if card["reason"].startswith("analyst_failed")]
     assert 0 < len(failed) < len(cards)
     assert failed[0]["reason"] == "analyst_failed: RuntimeError: the model said nothing"
-    summary = read_json(driver.folder.round_dir(0) / "analysis" / "summary.json")
+    summary = read_json(driver.run.folder.round_dir(0) / "analysis" / "summary.json")
     assert summary["failure_count"] == len(failed)
 
 
 async def test_without_an_analyst_nothing_is_proposed(proposing, tmp_path):
     driver = proposing(tmp_path, rounds=1, analyst=AnalystSettings(kind="none"))
-    assert isinstance(driver.proposer, NoCandidates)
+    assert isinstance(driver.run.proposer, NoCandidates)
     await drive(driver)
     assert not list(tmp_path.glob("rounds/*/analysis"))
-    assert not [row for row in driver.folder.metrics.read() if row["kind"] == "analysis"]
+    assert not [row for row in driver.run.folder.metrics.read() if row["kind"] == "analysis"]
 
 
 async def test_a_round_without_failures_has_an_empty_analysis(analyst_world, facts, tmp_path):

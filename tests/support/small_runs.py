@@ -10,6 +10,7 @@ import pytest
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.core.progress import Reporter
 from intraskill.core.records import Sampling
+from intraskill.evolution.candidates import NoCandidates
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import call_text, turn_of
@@ -17,7 +18,8 @@ from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import EnvironmentSettings, RunSettings, WorldSettings
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.storage.run_folder import RunFolder
-from intraskill.training.driver import RoundDriver, Splits
+from intraskill.training.driver import RoundDriver
+from intraskill.training.run import Run
 
 
 class Killed(BaseException):
@@ -116,16 +118,17 @@ def settings() -> RunSettings:
 @pytest.fixture
 def make_driver(world, make_runner, settings, bank):
     def make(path: Path, policy=None, **changes) -> RoundDriver:
-        splits = Splits(tuple(world.splits().train), tuple(world.splits().val))
-        driver = RoundDriver(
-            settings.model_copy(update=changes),
-            RunFolder(path),
-            make_runner(policy),
-            splits,
-            bank,
-            Reporter(quiet=True),
+        run = Run(
+            settings=settings.model_copy(update=changes),
+            folder=RunFolder(path),
+            runner=make_runner(policy),
+            splits=world.splits(),
+            bank=bank,
+            proposer=NoCandidates(),
+            reporter=Reporter(quiet=True),
             wave_size=10,
         )
+        driver = RoundDriver(run)
         driver.checkpoint = "scripted"
         return driver
 

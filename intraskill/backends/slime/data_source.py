@@ -35,4 +35,4 @@ class TaskSource(DataSource):
         self.job.load(rollout_id)
 
     def __len__(self) -> int:
-        return len(self.job.driver.splits.train)
+        return len(self.job.driver.run.splits.train)

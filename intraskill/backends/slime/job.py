@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from intraskill.agent.episode import EpisodeSettings
-from intraskill.assets import bank_path, model_directory
+from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import (
     JobSpec,
     SlimeRunSettings,
@@ -31,21 +30,17 @@ from intraskill.backends.slime.arguments import (
 )
 from intraskill.backends.slime.metrics import evaluation_metrics, round_rows, step_metrics
 from intraskill.backends.slime.rewards import ESTIMATOR_ARGUMENT
-from intraskill.backends.slime.timing import BusyClock, TimedRunner, TimingLog
+from intraskill.backends.slime.timing import BusyClock, TimingLog, timed
 from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.core.progress import Reporter
-from intraskill.core.records import Sampling
-from intraskill.evolution.proposer import open_proposer
-from intraskill.families.shop.environment import ShopSource, open_world
-from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.chat import load_chat
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
 from intraskill.policies.token import TokenPolicy
-from intraskill.rollout.runner import EpisodeRunner
-from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
 from intraskill.storage.store import RunLock, read_json, write_json_atomic
-from intraskill.training.driver import RoundDriver, Splits, StepBatch
+from intraskill.training.driver import RoundDriver
+from intraskill.training.open_run import open_run
+from intraskill.training.step import StepBatch
 
 NOTE_SCHEMA = "intraskill-checkpoint-note-v1"
 Result = TypeVar("Result")
@@ -72,20 +67,9 @@ class Job:
         self._lock.__enter__()  # held until the process ends
         self.folder, self.timing, self.clock = RunFolder(spec.run), TimingLog(spec.run), BusyClock()
         self._loop = asyncio.new_event_loop()
-        self.engine = SGLangEngine(_server(args, spec, self.settings))
-        source = open_world(_environment(spec, self.settings), spec.run.parent / ".worlds")
-        bank = read_bank(bank_path(self.settings.bank))
-        self.folder.claim(self.settings.method(), _meaning(self.settings, spec, source, bank))
-        method, train_ids = self.settings.method(), tuple(source.splits().train)
-        self.driver = RoundDriver(
-            method,
-            self.folder,
-            self._runner(source),
-            Splits(train_ids, tuple(source.splits().val)),
-            bank,
-            Reporter(),
-            proposer=open_proposer(method, self.folder, source.catalog, train_ids),
-        )
+        backend = SlimeBackend(args, spec, self.settings)
+        run = open_run(self.settings.method(), self.folder, backend, Reporter(), spec.environment_url)
+        self.engine, self.driver = backend.engine, RoundDriver(replace(run, runner=timed(run.runner, self.clock)))
 
     def generate(self, rollout_id: int) -> Generated:
         """The step's groups, rolled out, filtered and on disk."""
@@ -128,7 +112,7 @@ class Job:
 
     def close(self) -> None:
         """Close connections and let the run folder go."""
-        self.driver.proposer.close()
+        self.driver.run.proposer.close()
         self._run(self.engine.close())
         self._loop.close()
         self._lock.__exit__(None, None, None)
@@ -157,18 +141,6 @@ class Job:
         self.driver.checkpoint = f"step-{self.driver.state.step:04d}"
         await self.driver.open()
 
-    def _runner(self, source: ShopSource) -> EpisodeRunner:
-        policy = self.settings.policy
-        chat = load_chat(model_directory(policy.model))
-        limits = EpisodeSettings(
-            self.settings.environment.max_steps,
-            Sampling(**policy.sampling.model_dump()),
-            policy.tool_schema,
-            self.settings.slime.episode_timeout_s,
-        )
-        policy_client = TokenPolicy(chat, self.engine)
-        return TimedRunner(source, policy_client, prompt_template(policy.prompt), limits, self.clock)
-
     def _fingerprint(self) -> str:
         return str(read_json(self.folder.path / "run.json", RUN_SCHEMA)["fingerprint"])
 
@@ -176,32 +148,34 @@ class Job:
         return self._loop.run_until_complete(work)
 
 
-def _server(args: Any, spec: JobSpec, settings: SlimeRunSettings) -> SGLangServer:
-    return SGLangServer(
-        url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
-        model=spec.model_sha256[:16],
-        context_length=settings.slime.context_length,
-        concurrency=settings.slime.concurrency,
-        routing=settings.slime.routing,
-        timeout_s=settings.slime.episode_timeout_s,
-    )
+class SlimeBackend:
+    """What slime's engines give a run: they hold the weights and answer over HTTP."""
 
+    wave_size = 400
 
-def _environment(spec: JobSpec, settings: SlimeRunSettings) -> Any:
-    if spec.environment_url is None:
-        return settings.environment
-    return settings.environment.model_copy(update={"url": spec.environment_url})
+    def __init__(self, args: Any, spec: JobSpec, settings: SlimeRunSettings) -> None:
+        self._spec, self._settings = spec, settings
+        self.episode_timeout_s = settings.slime.episode_timeout_s
+        self.engine = SGLangEngine(
+            SGLangServer(
+                url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
+                model=spec.model_sha256[:16],
+                context_length=settings.slime.context_length,
+                concurrency=settings.slime.concurrency,
+                routing=settings.slime.routing,
+                timeout_s=settings.slime.episode_timeout_s,
+            )
+        )
 
+    def identity(self) -> Mapping[str, Any]:
+        return {
+            "backend": "slime",
+            "model_sha256": self._spec.model_sha256,
+            "context_length": self._settings.slime.context_length,
+        }
 
-def _meaning(settings: SlimeRunSettings, spec: JobSpec, source: ShopSource, bank: Bank) -> dict[str, Any]:
-    return {
-        "backend": "slime",
-        "environment": source.identity(),
-        "model_sha256": spec.model_sha256,
-        "prompt_sha256": prompt_template(settings.policy.prompt).sha256,
-        "bank_sha256": bank.sha256,
-        "context_length": settings.slime.context_length,
-    }
+    def policy(self) -> TokenPolicy:
+        return TokenPolicy(load_chat(model_directory(self._settings.policy.model)), self.engine)
 
 
 def _note_path(directory: str, rollout_id: int) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from intraskill.training.driver import StepBatch
+from intraskill.training.step import StepBatch
 
 _HEADING = frozenset({"kind", "round", "step", "condition"})
 

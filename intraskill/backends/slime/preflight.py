@@ -28,7 +28,7 @@ from intraskill.policies.chat import load_chat
 from intraskill.skills.bank import read_bank
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
 from intraskill.storage.store import describe_difference, lock_holder, read_json
-from intraskill.training.driver import read_round
+from intraskill.training.round import read_round
 
 SUPPORTED_SLIME = ("624b824a898ab0ec1fcb4d373004c7f3852bf515",)  # version 0.3.1
 SLIME_FILES = {  # SHA-256 of what we build on, for a slime without its git history

@@ -54,6 +54,11 @@ class TimedRunner(EpisodeRunner):
             return await super().run(job, chunks, group)
 
 
+def timed(runner: EpisodeRunner, clock: BusyClock) -> TimedRunner:
+    """The same runner, with a clock."""
+    return TimedRunner(runner.source, runner.policy, runner.template, runner.settings, clock)
+
+
 class TimingLog:
     """The run's `timing.jsonl`. The plugin and the trainer, two processes, write to it in turn."""
 

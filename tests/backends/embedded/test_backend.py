@@ -33,9 +33,12 @@ def settings():
 
 @pytest.fixture(scope="module")
 def finished(settings, tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "small"
-    backend.train(settings, path, Reporter(quiet=True))
-    return path
+    runs = tmp_path_factory.mktemp("runs")
+    (runs / "small.yaml").write_text(json.dumps(SETTINGS))
+    with pytest.raises(SystemExit) as ended:
+        main(["train", str(runs / "small.yaml"), "--runs-dir", str(runs), "--quiet"])
+    assert ended.value.code == 0
+    return runs / "small"
 
 
 def numbers(path):

@@ -6,7 +6,8 @@ assignments follow from it, and what the trainer is told. An episode that only o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
@@ -64,6 +65,7 @@ def embedded(tmp_path_factory, worlds):
     from intraskill.core.progress import Reporter
     from intraskill.settings.models import RunSettings
     from intraskill.storage.run_folder import RunFolder
+    from intraskill.training.loop import Unobserved, run_to_end
 
     if not (model_directory("builtin:tiny") / "model.safetensors").exists():
         pytest.skip("the package holds no tiny checkpoint")
@@ -72,18 +74,18 @@ def embedded(tmp_path_factory, worlds):
     settings = settings_of("builtin:tiny")
     del settings["slime"]
     run = RunFolder(folder / "run")
-    training = backend._Training(RunSettings.model_validate(settings), run, Reporter(quiet=True))
-    plain = training.driver.runner
+    driver, weights = backend.open_training(RunSettings.model_validate(settings), run.path, Reporter(quiet=True))
+    plain = driver.run.runner
     recorder = Recorder(plain.source, plain.policy, plain.template, plain.settings)
-    training.driver.runner, trained = recorder, []
-    step = training.trainer.step
+    driver.run, trained = replace(driver.run, runner=recorder), []
+    step = weights.trainer.step
 
     def keep(groups):
         trained.append(groups)
         return step(groups)
 
-    training.trainer.step = keep
-    training.run()
+    weights.trainer.step = keep
+    asyncio.run(run_to_end(driver, weights, Unobserved()))
     assert len(trained) == STEPS
     return SimpleNamespace(folder=run, played=recorder.played, trained=trained)
 
@@ -93,8 +95,9 @@ def replayed(kit, embedded):
     """The same run as a slime job; yields the kept groups of each step."""
     kit.settings = settings_of(str(kit.model))
     job = kit.job()
-    plain = job.driver.runner
-    job.driver.runner = Player(plain.source, plain.policy, plain.template, plain.settings, embedded.played)
+    plain = job.driver.run.runner
+    player = Player(plain.source, plain.policy, plain.template, plain.settings, embedded.played)
+    job.driver.run = replace(job.driver.run, runner=player)
     job.evaluate(0)
     kept = []
     for step in range(STEPS):

@@ -282,7 +282,7 @@ def test_what_a_full_batch_aborts_goes_back_to_the_head_of_the_tasks(kit, record
     kit.settings["rollout"] = {**kit.settings["rollout"], "order": "completion"}
     job = kit.job()
     job.evaluate(0)
-    plain, first = job.driver.runner, job.driver.state.next_group
+    plain, first = job.driver.run.runner, job.driver.state.next_group
     slow = {f"group-{first + 1}", f"group-{first + 3}"}
 
     class Scripted(type(plain)):
@@ -292,7 +292,9 @@ def test_what_a_full_batch_aborts_goes_back_to_the_head_of_the_tasks(kit, record
             turns = [recorded.turn((1, 2), (3,))]
             return recorded.episode(float(job.sample_id), turns, job.task_id, job.sample_id)
 
-    job.driver.runner = Scripted(plain.source, plain.policy, plain.template, plain.settings)
+    job.driver.run = replace(
+        job.driver.run, runner=Scripted(plain.source, plain.policy, plain.template, plain.settings)
+    )
     aborted = job.generate(0).batch.collected.aborted
     assert {f"group-{plan.index}" for plan in aborted} == slow
     assert job.driver.state.stream["returned"] == [plan.task_id for plan in aborted]
@@ -302,7 +304,7 @@ def test_a_sibling_that_hangs_is_given_up_at_its_deadline(kit):
     kit.settings["slime"] = {**kit.settings["slime"], "episode_timeout_s": 77.0}
     job = kit.job()
     job.evaluate(0)
-    plain, hanging = job.driver.runner, f"group-{job.driver.state.next_group}"
+    plain, hanging = job.driver.run.runner, f"group-{job.driver.state.next_group}"
     assert plain.settings.deadline_s == 77.0
 
     class Hangs(TokenPolicy):
@@ -319,7 +321,9 @@ def test_a_sibling_that_hangs_is_given_up_at_its_deadline(kit):
             one = replace(self, policy=policy, settings=replace(self.settings, deadline_s=0.5))
             return await super(OneHangs, one).run(job, chunks, group)
 
-    job.driver.runner = OneHangs(plain.source, plain.policy, plain.template, plain.settings)
+    job.driver.run = replace(
+        job.driver.run, runner=OneHangs(plain.source, plain.policy, plain.template, plain.settings)
+    )
     generated = job.generate(0)
     (failed,) = unscored(generated)
     assert failed.error["stage"] == "deadline"

@@ -64,7 +64,7 @@ def test_the_data_source_hands_out_nothing_behind_the_drivers_back(kit, monkeypa
     kit.jobs.append(source.job)
     with pytest.raises(RuntimeError, match="round driver"):
         source.get_samples(1)
-    assert len(source) == len(source.job.driver.splits.train)
+    assert len(source) == len(source.job.driver.run.splits.train)
 
 
 def test_slimes_entry_point_trains_and_evaluates(kit):

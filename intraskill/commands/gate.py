@@ -1,0 +1,128 @@
+"""`intraskill gate` and `intraskill curriculum`: what each chunk is worth, which stay, and who sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from intraskill.core.errors import IntraSkillError, UserError
+from intraskill.core.extras import needing
+from intraskill.core.progress import Reporter
+from intraskill.gate.estimators import ESTIMATORS, estimate_record, fit_observations
+from intraskill.gate.selection import parse_contributions, select, selection_record
+from intraskill.skills.bank import read_bank
+from intraskill.skills.curriculum import build_curriculum, curriculum_record
+from intraskill.storage.run_folder import open_settings
+from intraskill.storage.user_files import read_user_json
+
+gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args_is_help=True)
+curriculum_app = typer.Typer(help="Who sees which chunk.", no_args_is_help=True)
+
+_ESTIMATORS = ", ".join(ESTIMATORS)
+
+
+@gate_app.command("fit")
+def gate_fit(
+    observations: Path = typer.Option(..., help="JSON file with the masked and bare rewards."),
+    estimator: str = typer.Option("paired_delta", help=f"What a masked reward is compared with: {_ESTIMATORS}."),
+) -> None:
+    """Estimate every chunk's effect from paired rewards.
+
+    Least squares without intercept of masked minus bare rewards.
+
+    \b
+    In:  {"interventions": [id, ..], "design": [[0 or 1, ..], ..],
+          "bare": [reward, ..], "masked": [reward, ..]}
+         design has one row a task and one column an intervention.
+    Out: {"coefficients": {id: number}, "standard_errors": {id: number},
+          "standard_errors_hc3": {id: number}, "observations": n, "rank": r}
+         A standard error the data do not determine is null.
+
+    A design whose columns depend on each other is refused (exit code 2), naming them.
+    """
+    record = read_user_json(observations)
+    _print_json(estimate_record(_naming(observations, fit_observations, record, estimator)))
+
+
+@gate_app.command("select")
+def gate_select(
+    contributions: Path = typer.Option(..., help="JSON file with one row an intervention."),
+    budget: int = typer.Option(10, help="Active chunks at most."),
+) -> None:
+    """Choose the chunks of the next bank.
+
+    The best version of each chunk, then positive effects up to the budget.
+
+    \b
+    In:  [{"intervention_id": id, "kind": "current" | "candidate",
+           "logical_chunk_id": id, "operation": null | "ADD" | "REWRITE",
+           "order": place in the bank, "coefficient": number}, ..]
+         or an object that holds this list under "contributions"; other keys are ignored.
+    Out: {"rows": [{"intervention_id": id, "rank": number | null, "status": ..}, ..],
+          "replacement_winners": {logical_chunk_id: intervention_id},
+          "selected_intervention_ids": [id, .. in bank order]}
+         status: selected | rewrite_loser | non_positive | budget_excluded | retired
+         rewrite_loser: another version of the chunk is better; non_positive: a candidate
+         without benefit, retired: a chunk of the bank without; budget_excluded: no room
+    """
+    rows = _naming(contributions, parse_contributions, read_user_json(contributions))
+    _print_json(selection_record(_naming(contributions, select, rows, budget)))
+
+
+@gate_app.command("complete")
+def gate_complete(
+    run: Path = typer.Argument(..., help="A run folder."),
+    round_index: int = typer.Option(..., "--round", min=0, help="The round whose gate is incomplete."),
+    quiet: bool = typer.Option(False, "--quiet", help="No progress on standard error."),
+) -> None:
+    """Run what an incomplete gate lacks.
+
+    At the checkpoint of its round; finished episodes are not run again. The next round starts from what the gate then
+    selects, unless training went on meanwhile: then only the record is completed.
+    """
+    with needing("the gate"):
+        from intraskill.backends.embedded import backend
+        from intraskill.report.html import write_report
+        from intraskill.report.live import LiveReport
+    settings, reporter = open_settings(run), Reporter(quiet)
+    complete = backend.complete_gate(settings, run, round_index, reporter, LiveReport(run, settings, reporter))
+    reporter.say(f"report: {write_report(run)}")
+    if not complete:
+        raise IntraSkillError(f"{run}: some episodes could still not be scored; mend that and start again")
+
+
+@curriculum_app.command("build")
+def curriculum_build(
+    bank: Path = typer.Option(..., help="Skill bank whose chunks carry contributions."),
+    q: float = typer.Option(0.2, help="Probability that a whole group sees no skill."),
+    rho_min: float = typer.Option(0.2, help="Lowest inclusion probability."),
+    rho_max: float = typer.Option(0.9, help="Highest inclusion probability."),
+) -> None:
+    """Map a bank's contributions to inclusion probabilities.
+
+    \b
+    In:  {"schema": "intraskill-bank-v1", "chunks": [{"skill_id": id, "contribution": number, ..}, ..]}
+         The chunks' texts and the schema name may be left out here.
+    Out: {"q": number, "chunks": [{"skill_id": id, "contribution": number,
+          "inclusion_probability": number}, .. in bank order], "contribution_scale": number}
+
+    The scale is the largest contribution; when none is positive it is 0 and every chunk gets rho_min.
+    """
+    chunks = read_bank(bank, texts_required=False)
+    record = curriculum_record(_naming(bank, build_curriculum, chunks, q, rho_min, rho_max, bank.stem))
+    _print_json({key: record[key] for key in ("q", "chunks", "contribution_scale")})
+
+
+def _naming(path: Path, function: Any, *arguments: Any) -> Any:
+    """Call a pure function whose errors know positions but not the file, and name the file."""
+    try:
+        return function(*arguments)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))

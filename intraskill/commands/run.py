@@ -1,0 +1,108 @@
+"""`intraskill train`, `resume`, `status` and `report`: a training run from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+from pydantic import ValidationError
+from shopsimulator.cli import check_seed
+
+from intraskill.backends.embedded.cpu import prepare_process
+from intraskill.core.errors import UserError
+from intraskill.core.extras import needing
+from intraskill.core.progress import Reporter
+from intraskill.settings.files import load_settings
+from intraskill.settings.models import RunSettings
+from intraskill.storage.run_folder import open_settings
+
+RUN = typer.Argument(..., help="A run folder, e.g. runs/quick.")
+QUIET = typer.Option(False, "--quiet", help="No progress on standard error.")
+
+
+def train(
+    config: Path = typer.Argument(..., help="Settings of the run, e.g. configs/quick.yaml."),
+    runs_dir: Path = typer.Option(Path("runs"), help="Folder that holds the run folders."),
+    name: str = typer.Option("", help="Another run name than the one in the file."),
+    seed: int | None = typer.Option(
+        None, callback=check_seed, help="Another seed than the one in the file; the run is then called NAME-seedN."
+    ),
+    quiet: bool = QUIET,
+) -> None:
+    """Train, or continue a run that was stopped.
+
+    Rounds of GRPO, each closed by a gate on the skill bank. The run lives in RUNS_DIR/NAME: metrics.jsonl, one folder a
+    round, checkpoints, report/index.html. Starting the same command again after a kill continues with the step that
+    was not finished.
+    """
+    settings = load_settings(config)
+    if seed is not None:
+        settings = settings.model_copy(update={"seed": seed, "name": f"{settings.name}-seed{seed}"})
+    if name:
+        settings = _renamed(settings, name)
+    _train(settings, runs_dir / settings.name, quiet)
+
+
+def resume(run: Path = RUN, quiet: bool = QUIET) -> None:
+    """Continue a run from its folder alone.
+
+    It keeps the settings it was started with.
+    """
+    _train(open_settings(run), run, quiet)
+
+
+def status(
+    run: Path = RUN,
+    as_json: bool = typer.Option(False, "--json", help="One JSON object instead of lines for people."),
+) -> None:
+    """How far a run got, its numbers, its bank.
+
+    \b
+    JSON: {"schema", "name", "path", "state": "not started" | "running" | "stopped" | "finished",
+           "process": pid | null, "finished", "step", "total_steps", "rounds_closed", "rounds",
+           "train_success_last_step", "validation_first" and "validation_last": null or
+           {"step", "skill_free", "skill_free_greedy", "equipped", "gap"}, "bank": [id, ..], "report": path | null}
+    """
+    from intraskill.report.status import render_status
+    from intraskill.report.status import status as run_status
+
+    found = run_status(run)
+    print(json.dumps(found, ensure_ascii=False, indent=2, allow_nan=False) if as_json else render_status(found))
+
+
+def report(run: Path = RUN) -> None:
+    """Write the report again: pictures and a page.
+
+    RUN/report gets the curves as SVG and PNG, and index.html that holds everything; prints its path. Also while the
+    run goes on.
+    """
+    with needing("the report"):
+        from intraskill.report.html import write_report
+    print(write_report(run))
+
+
+def _renamed(settings: RunSettings, name: str) -> RunSettings:
+    """The settings under another name, which has to be one that a settings file may give."""
+    try:
+        return RunSettings.model_validate({**settings.model_dump(), "name": name})
+    except ValidationError:
+        raise UserError(
+            f"--name {name!r}: use letters, digits, dot, dash and underscore, a letter or digit first"
+        ) from None
+
+
+def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
+    prepare_process()
+    with needing("training"):
+        from intraskill.backends.embedded import backend
+        from intraskill.report.html import write_report
+        from intraskill.report.live import LiveReport
+    reporter = Reporter(quiet)
+    try:
+        backend.train(settings, path, reporter, LiveReport(path, settings, reporter))
+    except KeyboardInterrupt:
+        print(f"stopped; continue with: intraskill resume {path}", file=sys.stderr)
+        raise
+    reporter.say(f"report: {write_report(path)}")

@@ -1,0 +1,116 @@
+"""The composition root: the one place where a run is put together.
+
+    settings --> tasks and environments --> who answers --> runner (one episode) --> proposer --> `Run`
+
+A **backend** is whoever computes: it names the weights it starts from, and gives the policy that samples from them.
+Everything else of a run is the same for all backends and is wired here: training in this process or under slime,
+`gate complete`, a cold start and frozen evaluations all get their parts from these functions. Whatever can be refused
+is refused before a backend loads anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from intraskill.agent.episode import EpisodeSettings
+from intraskill.assets import bank_path
+from intraskill.core.errors import UserError
+from intraskill.core.progress import Reporter
+from intraskill.core.protocol import Policy
+from intraskill.core.records import Sampling
+from intraskill.evolution.proposer import open_proposer
+from intraskill.families.shop.environment import ShopSource, open_world
+from intraskill.families.shop.prompts import prompt_template
+from intraskill.rollout.runner import EnvironmentSource, EpisodeRunner
+from intraskill.settings.models import EnvironmentSettings, PolicySettings, RunSettings
+from intraskill.skills.bank import Bank, read_bank
+from intraskill.storage.run_folder import RunFolder
+from intraskill.training.run import Run
+
+
+class Backend(Protocol):
+    """Who computes."""
+
+    @property
+    def wave_size(self) -> int:
+        """Episodes run at once outside of training steps."""
+
+    @property
+    def episode_timeout_s(self) -> float | None:
+        """When an episode that hangs is ended, where the backend needs such a limit."""
+
+    def identity(self) -> Mapping[str, Any]:
+        """Which model a run starts from, and what else changes what is sampled: part of the run's fingerprint."""
+
+    def policy(self) -> Policy:
+        """The policy at the run's last finished step; may take long."""
+
+
+def open_run(
+    settings: RunSettings,
+    folder: RunFolder,
+    backend: Backend,
+    reporter: Reporter,
+    environment_url: str | None = None,
+) -> Run:
+    """Everything of the run in `folder` but its driver. `environment_url` overrides the settings' own.
+
+    Raises `UserError` for what cannot be run, and when the folder belongs to another run.
+    """
+    environment = settings.environment
+    if environment_url is not None:
+        environment = environment.model_copy(update={"url": environment_url})
+    source = open_world(environment, folder.path.parent / ".worlds")
+    bank = read_bank(bank_path(settings.bank))
+    check_run(settings, source, bank)
+    folder.claim(
+        settings,
+        {
+            **backend.identity(),
+            "environment": source.identity(),
+            "prompt_sha256": prompt_template(settings.policy.prompt).sha256,
+            "bank_sha256": bank.sha256,
+        },
+    )
+    splits = source.splits()
+    return Run(
+        settings=settings,
+        folder=folder,
+        runner=open_runner(environment, settings.policy, source, backend.policy(), backend.episode_timeout_s),
+        splits=splits,
+        bank=bank,
+        proposer=open_proposer(settings, folder, source.catalog, splits.train),
+        reporter=reporter,
+        wave_size=backend.wave_size,
+    )
+
+
+def open_runner(
+    environment: EnvironmentSettings,
+    policy_settings: PolicySettings,
+    source: EnvironmentSource,
+    policy: Policy,
+    timeout_s: float | None = None,
+) -> EpisodeRunner:
+    """What runs single episodes: a place to act, who answers, how it is told, and its limits."""
+    sampling = Sampling(**policy_settings.sampling.model_dump())
+    limits = EpisodeSettings(environment.max_steps, sampling, policy_settings.tool_schema, timeout_s)
+    return EpisodeRunner(source, policy, prompt_template(policy_settings.prompt), limits)
+
+
+def check_run(settings: RunSettings, source: ShopSource, bank: Bank) -> None:
+    """Raise `UserError` when these settings cannot be run with these tasks and this bank."""
+    splits = source.splits()
+    if not splits.train:
+        raise UserError("the train split is empty; there is nothing to train on")
+    if len(splits.val) < settings.gate.tasks:
+        raise UserError(
+            f"gate.tasks is {settings.gate.tasks} but the validation split has {len(splits.val)} tasks; "
+            "lower gate.tasks or use a larger world"
+        )
+    if bank.draft_only:
+        raise UserError(
+            "the initial bank is a draft that no gate has measured; run `intraskill coldstart gate` on it and "
+            "train with the selected_skill_bank.json it writes"
+        )
