@@ -25,13 +25,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from intraskill.evaluate.pairs import paired_record, unit_bounds
 from intraskill.evolution.analysts.base import Case
 from intraskill.evolution.proposer import failed_retries, open_analyst
 from intraskill.families.shop.environment import open_world
 from intraskill.rollout.jobs import outcome
+from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import Chunk, read_bank
-from intraskill.storage.run_folder import RunFolder, open_settings
+from intraskill.stats.paired_record import paired_record, unit_bounds
+from intraskill.storage.run_folder import RunFolder
 from intraskill.storage.store import JsonlLog, read_json
 
 CONFIG = "configs/missing_skill.yaml"

@@ -14,12 +14,12 @@ from shopsimulator.cli import check_seed
 
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
+from intraskill.evaluate.columns import read_columns
 from intraskill.evaluate.compare import compare, read_evaluation
 from intraskill.evaluate.experiment import Experiment, Protocol, plan_experiment, run_experiment
 from intraskill.evaluate.export import export_public, export_sft
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.four_conditions import four_conditions
-from intraskill.evaluate.pairs import SAMPLES, paired_record, read_columns, unit_bounds
 from intraskill.evaluate.plan import plan_record
 from intraskill.evaluate.ranking import check_weights, ranking
 from intraskill.evaluate.report_page import comparison_intervals, comparison_markdown, write_page
@@ -27,6 +27,7 @@ from intraskill.evaluate.run import plan_evaluation, run_evaluation
 from intraskill.evaluate.settings import EvalSettings, SplitName
 from intraskill.evaluate.summarize import write_summary
 from intraskill.settings.files import load_settings_as
+from intraskill.stats.paired_record import SAMPLES, paired_record, unit_bounds
 
 eval_app = typer.Typer(help="Frozen evaluations and their paired comparisons.", no_args_is_help=True)
 stats_app = typer.Typer(help="Statistics of plain tables.", no_args_is_help=True)

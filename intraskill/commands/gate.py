@@ -13,9 +13,9 @@ from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
 from intraskill.gate.estimators import ESTIMATORS, estimate_record, fit_observations
 from intraskill.gate.selection import parse_contributions, select, selection_record
+from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import read_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
-from intraskill.storage.run_folder import open_settings
 from intraskill.storage.user_files import read_user_json
 
 gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args_is_help=True)

@@ -16,7 +16,7 @@ from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
 from intraskill.settings.files import load_settings
 from intraskill.settings.models import RunSettings
-from intraskill.storage.run_folder import open_settings
+from intraskill.settings.stored import open_settings
 
 RUN = typer.Argument(..., help="A run folder, e.g. runs/quick.")
 QUIET = typer.Option(False, "--quiet", help="No progress on standard error.")

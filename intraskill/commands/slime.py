@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from intraskill.core.errors import UserError
 
@@ -47,7 +46,7 @@ def preflight(
     """
     from intraskill.assets import model_directory
     from intraskill.backends.slime.arguments import load_slime_settings
-    from intraskill.backends.slime.launch import job_arguments, wandb_run_id
+    from intraskill.backends.slime.launch import job_arguments, wandb_run_id, write_job_file
     from intraskill.backends.slime.preflight import Launch, model_sha256, plan, problems
 
     settings = load_slime_settings(config)
@@ -129,16 +128,3 @@ def smoke(
             f"the smoke run needs the package {error.name!r}; docs/four_gpus.md says how to install slime and SGLang"
         ) from None
     run_smoke(out, model, slime_dir, seed, stop_after, job_path)
-
-
-def write_job_file(config: Path, run: Path, environment_url: str | None, model_sha256: str) -> Path:
-    """RUN/slime.yaml: the file that `--custom-config-path` names."""
-    from intraskill.backends.slime.arguments import CONFIG_KEY
-    from intraskill.storage.store import write_bytes_atomic
-
-    job = {"settings": str(config.resolve()), "run": str(run), "model_sha256": model_sha256}
-    if environment_url:
-        job["environment_url"] = environment_url
-    path = run / "slime.yaml"
-    write_bytes_atomic(path, yaml.safe_dump({CONFIG_KEY: job}, sort_keys=False).encode())
-    return path

@@ -16,9 +16,9 @@ from typing import Any
 from intraskill.core.errors import UserError
 from intraskill.evaluate.episode_table import OUTCOMES, EpisodeTable
 from intraskill.evaluate.folder import EvalFolder
-from intraskill.evaluate.pairs import SAMPLES, UNIT, paired_record
 from intraskill.evaluate.plan import CONDITIONS, protocol_differences
 from intraskill.evaluate.summarize import read_table, summarize
+from intraskill.stats.paired_record import SAMPLES, UNIT, paired_record
 
 COMPARISON_SCHEMA = "intraskill-comparison-v1"
 METRICS = (*OUTCOMES, "steps", "invalid_actions", "protocol_errors")

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from intraskill.core.errors import UserError
 from intraskill.evaluate.experiment import Arm, Contrast, Experiment
+from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import read_bank
-from intraskill.storage.run_folder import RunFolder, open_settings
+from intraskill.storage.run_folder import RunFolder
 
 CONTRASTS = (
     Contrast("internalization", "base-free", "final-free", "what training put into the weights"),

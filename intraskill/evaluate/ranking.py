@@ -16,9 +16,10 @@ from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.evaluate.experiment import Arm, Contrast, Experiment
 from intraskill.evaluate.policies import embedded_weights
 from intraskill.gate.run import CONTRIBUTIONS_SCHEMA
+from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.storage.run_documents import GateShape
-from intraskill.storage.run_folder import RunFolder, open_settings
+from intraskill.storage.run_folder import RunFolder
 from intraskill.storage.store import JsonlLog, decode_record, read_json
 
 

@@ -24,7 +24,6 @@ from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
-from intraskill.evaluate.pairs import paired_record, unit_bounds
 from intraskill.evolution.analysts.base import Analyst, Case, checked_card
 from intraskill.evolution.cards import Card, Channel, Lesson, card_record, read_cards
 from intraskill.evolution.compiler import (
@@ -44,6 +43,7 @@ from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, read_bank, write_bank
+from intraskill.stats.paired_record import paired_record, unit_bounds
 from intraskill.storage.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
 
 SCHEMA = "intraskill-coldstart-v1"

@@ -13,19 +13,15 @@ import shutil
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, Protocol
 
 import intraskill
 from intraskill.core.errors import StateCorrupted, UserError
-from intraskill.settings.models import RunSettings
 from intraskill.storage.run_documents import LedgerShape, MetricsRow, StepRow
 from intraskill.storage.store import (
     JsonlLog,
     describe_difference,
     fingerprint,
-    problem_of,
     read_json,
     write_json_atomic,
 )
@@ -33,6 +29,19 @@ from intraskill.storage.store import (
 RUN_SCHEMA = "intraskill-run-v1"
 STATE_SCHEMA = "intraskill-state-v1"
 _WORK = ("state.json", "metrics.jsonl", "gate_a", "rounds", "checkpoints", "states")
+
+
+class Meaning(Protocol):
+    """A run's settings, as far as its folder looks at them."""
+
+    @property
+    def name(self) -> str: ...
+
+    def semantic(self) -> dict[str, Any]:
+        """The part that decides what the run means."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """All of them, as they are stored."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ class RunFolder:
     def _remembered(self, step: int) -> Path:
         return self.path / "states" / f"step-{step:04d}.json"
 
-    def claim(self, settings: RunSettings, meaning: dict[str, Any]) -> None:
+    def claim(self, settings: Meaning, meaning: dict[str, Any]) -> None:
         """Write run.json, or check that the folder was made by a run of the same meaning.
 
         `meaning` holds the identities that settings only point at: model, environment, prompt, bank. Raises
@@ -168,14 +177,3 @@ def parse_state(path: Path) -> RunState:
         if type(value) is not known[key] or (known[key] is int and value < 0):
             raise StateCorrupted(f"{path}: {key} cannot be {json.dumps(value)}; restore the file")
     return RunState(**document)
-
-
-def open_settings(path: Path) -> RunSettings:
-    """The settings a run folder was made with. Raises `UserError` when it is no run folder."""
-    if not (path / "run.json").exists():
-        raise UserError(f"{path} is no run folder (it has no run.json); give the folder that `intraskill train` made")
-    found = read_json(path / "run.json", RUN_SCHEMA).get("settings")
-    try:
-        return RunSettings.model_validate(found)
-    except ValidationError as error:
-        raise StateCorrupted(f"{path / 'run.json'}: settings: {problem_of(error)}; restore the file") from None

@@ -9,7 +9,8 @@ import pytest
 
 from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.settings.models import RunSettings
-from intraskill.storage.run_folder import RunFolder, RunState, open_settings
+from intraskill.settings.stored import open_settings
+from intraskill.storage.run_folder import RunFolder, RunState
 
 SETTINGS = RunSettings(name="demo")
 OTHERS = RunSettings(name="demo", seed=1)

@@ -10,9 +10,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from intraskill.assets import model_directory
-from intraskill.backends.slime.arguments import command_line, method_arguments
+from intraskill.backends.slime.arguments import CONFIG_KEY, command_line, method_arguments
 from intraskill.backends.slime.preflight import Launch, plan
+from intraskill.storage.store import write_bytes_atomic
 
 
 def wandb_run_id(launch: Launch) -> str:
@@ -47,3 +50,13 @@ def job_arguments(launch: Launch, config: Path) -> list[str]:
             }
         )
     return words
+
+
+def write_job_file(config: Path, run: Path, environment_url: str | None, model_sha256: str) -> Path:
+    """RUN/slime.yaml: the file that `--custom-config-path` names."""
+    job = {"settings": str(config.resolve()), "run": str(run), "model_sha256": model_sha256}
+    if environment_url:
+        job["environment_url"] = environment_url
+    path = run / "slime.yaml"
+    write_bytes_atomic(path, yaml.safe_dump({CONFIG_KEY: job}, sort_keys=False).encode())
+    return path

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from intraskill.backends.slime.arguments import check_arguments, load_slime_settings, method_arguments
+from intraskill.backends.slime.launch import write_job_file
 from intraskill.backends.slime.preflight import SUPPORTED_SLIME
-from intraskill.commands.slime import write_job_file
 from intraskill.storage.run_folder import RunFolder, RunState
 
 pytestmark = pytest.mark.timeout(300)

@@ -198,7 +198,7 @@ def test_a_broken_tracker_file_is_one_line(launch):
 def test_the_command_writes_the_job_file(launch, tmp_path, capsys):
     import yaml
 
-    from intraskill.commands.slime import write_job_file
+    from intraskill.backends.slime.launch import write_job_file
 
     config = tmp_path / "c.yaml"
     path = write_job_file(config, launch.run, "http://127.0.0.1:1", "ab")

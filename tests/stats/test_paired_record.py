@@ -6,7 +6,7 @@ import pytest
 
 from intraskill.cli import main
 from intraskill.core.errors import UserError
-from intraskill.evaluate.pairs import paired_record
+from intraskill.stats.paired_record import paired_record
 
 SEED = 20260901
 
