@@ -30,14 +30,14 @@ from transformers import PreTrainedTokenizerFast
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.assets import bank_path
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.models import build_model, eos_ids
+from intraskill.backends.embedded.models import build_model
 from intraskill.backends.embedded.tiny import build_tokenizer, tiny_config
 from intraskill.backends.embedded.warmup import Excess, WarmupSettings, measure, train
 from intraskill.core.records import Episode, EpisodeJob, Sampling
 from intraskill.families.shop import demonstrations as demo
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import ChatTemplate, load_chat, load_tokenizer
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import EnvironmentSettings, WorldSettings
@@ -153,8 +153,8 @@ def held_out_figures(found: Excess) -> dict[str, float]:
 
 def sampled_figures(model: Any, held_out: demo.Stage, options: argparse.Namespace) -> dict[str, Any]:
     """Success and invalid actions a validation episode, by visible chunks, at temperature 1 and greedy."""
-    engine = BatchEngine(model, eos_ids(model), dtype=torch.bfloat16)
-    policy = TokenPolicy(ChatTemplate(load_tokenizer(options.out)), engine)
+    chat = load_chat(options.out)
+    policy = TokenPolicy(chat, BatchEngine(model, chat.stop_ids, dtype=torch.bfloat16))
     runner = EpisodeRunner(held_out.source, policy, held_out.template, LIMITS)
     chunks = held_out.bank.chunks
     harmless = [chunk for chunk in chunks if demo.mechanism(chunk) != "haste"]

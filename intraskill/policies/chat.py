@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
@@ -35,6 +35,7 @@ from intraskill.agent.parsing import THINK_OPEN, parse_reply
 from intraskill.core.errors import UserError
 from intraskill.core.records import Message, Tool
 from intraskill.policies.control_tokens import BREAK, Breaker, each_text, special_tokens, structural_tokens
+from intraskill.policies.stop_tokens import model_stop_ids
 
 _MARK, _TOOL_MARK, _REASON_MARK, _QUERY_MARK = "zqMarkzq", "zqToolzq", "zqReasonzq", "zqQueryzq"
 _PROBE_TOOL: Tool = {
@@ -68,15 +69,18 @@ def load_chat(directory: Path | str) -> ChatTemplate:
     """The chat template of a Hugging Face model directory. Raises `UserError` naming the directory."""
     tokenizer = load_tokenizer(directory)
     try:
-        return ChatTemplate(tokenizer)
+        return ChatTemplate(tokenizer, model_stop_ids(Path(directory)))
     except UserError as error:
         raise UserError(f"model {directory}: {error}") from None
 
 
 class ChatTemplate:
-    """The chat template of `tokenizer`. Raises `UserError` when it cannot carry a tool-calling episode."""
+    """The chat template of `tokenizer`. Raises `UserError` when it cannot carry a tool-calling episode.
 
-    def __init__(self, tokenizer: Any) -> None:
+    `stop_ids` are the tokens that end a reply: the template's own, the tokenizer's and those the model names.
+    """
+
+    def __init__(self, tokenizer: Any, model_stop_ids: Collection[int] = ()) -> None:
         self.tokenizer = tokenizer
         if not getattr(tokenizer, "chat_template", None):
             raise UserError("the tokenizer has no chat template; use an instruction-tuned model or add one")
@@ -86,6 +90,8 @@ class ChatTemplate:
         self._control = Breaker({*special, *structural_tokens(self._added, str(tokenizer.chat_template))})
         self.end_of_turn = self._find_end_of_turn()
         self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self.end_of_turn)
+        own = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+        self.stop_ids = frozenset({self.end_of_turn_id, *own, *model_stop_ids})
         opening = self._render(_OPENING, (_PROBE_TOOL,))
         self.starts_in_think = opening.rstrip().endswith(THINK_OPEN)
         self.shows_tools = _TOOL_MARK in opening
@@ -118,8 +124,8 @@ class ChatTemplate:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of sampled ids, without a final end-of-turn token and with every other token shown."""
-        body = list(ids[:-1] if ids and ids[-1] == self.end_of_turn_id else ids)
+        """The text of sampled ids, without the token that ended them and with every other one shown."""
+        body = list(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
         return str(self.tokenizer.decode(body, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def identity(self) -> dict[str, Any]:

@@ -38,11 +38,15 @@ _ABORT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SGLangServer:
-    """Where the engines answer and how hard to lean on them. `model` names what they serve, for fingerprints."""
+    """Where the engines answer and how hard to lean on them. `model` names what they serve, for fingerprints.
+
+    `stop_ids` end a reply beside those that the engines know of.
+    """
 
     url: str
     model: str
     context_length: int
+    stop_ids: tuple[int, ...] = ()
     concurrency: int = 256
     routing: Literal["group", "episode", "none"] = "group"
     timeout_s: float = 1800.0
@@ -161,6 +165,7 @@ class SGLangEngine:
                 "top_p": sampling.top_p,
                 "top_k": sampling.top_k,
                 "max_new_tokens": limit,
+                "stop_token_ids": list(self.server.stop_ids),
                 "skip_special_tokens": False,
                 "spaces_between_special_tokens": False,
                 "no_stop_trim": True,

@@ -24,7 +24,7 @@ from intraskill.policies.chat import ChatTemplate
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One sampled continuation. `token_ids` ends with the end-of-turn token exactly when `finish_reason` is "stop".
+    """One sampled continuation. `token_ids` ends with one of the stop tokens exactly when `finish_reason` is "stop".
 
     `log_probs` holds one entry per sampled token (nats, under the sampling distribution). A prompt that leaves no
     room in the context window is answered with no tokens and "length". `cached_tokens` of the prompt came from a cache.
@@ -95,7 +95,7 @@ def next_prompt_ids(chat: ChatTemplate, request: TurnRequest) -> tuple[int, ...]
     if previous is None or not previous.token_ids or not request.prefix_stable:
         return chat.initial_ids(request.messages, request.tools)
     ids = previous.prompt_ids + previous.token_ids
-    if previous.token_ids[-1] != chat.end_of_turn_id:  # cut at the limit after a complete call: close it, unsampled
+    if previous.token_ids[-1] != chat.end_of_turn_id:  # cut at the limit, or ended otherwise: close it, unsampled
         ids += (chat.end_of_turn_id,)
     return ids + chat.extension_ids(messages_since_reply(request.messages))
 

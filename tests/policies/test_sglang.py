@@ -38,7 +38,7 @@ async def until(condition, seconds=5.0):
 
 async def test_token_ids_go_in_and_come_out_with_their_log_probs(fake_sglang, connect):
     server = fake_sglang()
-    engine = connect(server)
+    engine = connect(server, stop_ids=(2, 9))
     reply = await ask(engine)
     assert (reply.token_ids, reply.log_probs) == ((5, 6, 2), (-0.5, -0.5, -0.5))
     assert (reply.finish_reason, reply.weight_version, reply.cached_tokens) == ("stop", "3", 4)
@@ -47,6 +47,7 @@ async def test_token_ids_go_in_and_come_out_with_their_log_probs(fake_sglang, co
     assert body["return_logprob"] is True
     params = body["sampling_params"]
     assert (params["temperature"], params["top_p"], params["top_k"]) == (0.6, 1.0, -1)
+    assert params["stop_token_ids"] == [2, 9]
     assert "sampling_seed" not in params
     await engine.close()
 

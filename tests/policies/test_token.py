@@ -125,3 +125,25 @@ async def test_everything_else_goes_through_to_the_engine(chat, replay_engine):
     assert engine.sessions == ["open s", "close s"]
     assert await policy.score([1, 2, 3]) == [-1.0, -1.0]
     assert policy.identity().keys() == {"model", "chat_template_sha256", "vocabulary_sha256"}
+
+
+async def test_a_reply_that_ended_with_another_stop_token_is_read_and_closed(tokenizer):
+    """What was sampled stays as it is; the template's own end follows it, unsampled."""
+    other = tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    chat = ChatTemplate(tokenizer, (other,))
+
+    class Ends:
+        async def generate(self, prompt_ids, **_):
+            ids = (*chat.encode(SEARCH), other)
+            return Generation(ids, (-0.5,) * len(ids), "stop")
+
+    policy = TokenPolicy(chat, Ends())
+    turn = await policy.generate(request())
+    assert turn.parse_error is None
+    assert (turn.tool_calls[0].name, turn.content, turn.text) == ("search", "", SEARCH)
+    assert turn.token_ids[-1] == other
+    call = {"id": "c", "type": "function", "function": {"name": "search", "arguments": '{"query": "oak"}'}}
+    messages = (*OPENING, {"role": "assistant", "content": "", "tool_calls": [call]}, page())
+    following = await policy.generate(request(messages, turn))
+    seen = turn.prompt_ids + turn.token_ids
+    assert following.prompt_ids[: len(seen) + 1] == (*seen, chat.end_of_turn_id)

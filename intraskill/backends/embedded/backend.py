@@ -20,7 +20,7 @@ from intraskill.agent.segments import segments
 from intraskill.assets import model_directory
 from intraskill.backends.embedded.checkpoint import load_checkpoint, save_checkpoint
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.models import eos_ids, load_model, weights_hash
+from intraskill.backends.embedded.models import load_model, weights_hash
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
@@ -108,9 +108,10 @@ class EmbeddedBackend:
         self.trainer = Trainer(self.model, self.settings.train, temperature=policy.sampling.temperature)
         if step:
             load_checkpoint(self.folder.checkpoint_dir(step), self.trainer)
-        self.engine = BatchEngine(self.model, eos_ids(self.model), dtype=getattr(torch, policy.sampler_dtype))
+        chat = load_chat(self.model_dir)
+        self.engine = BatchEngine(self.model, chat.stop_ids, dtype=getattr(torch, policy.sampler_dtype))
         self._publish(step)
-        return TokenPolicy(load_chat(self.model_dir), self.engine)
+        return TokenPolicy(chat, self.engine)
 
     def learn(self, batch: StepBatch) -> Learnt:
         started = time.monotonic()

@@ -10,7 +10,7 @@ without it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -27,13 +27,13 @@ class BatchEngine:
     def __init__(
         self,
         model: PreTrainedModel,
-        end_ids: Sequence[int],
+        stop_ids: Collection[int],
         *,
         dtype: torch.dtype = torch.bfloat16,
         version: str = "0",
         patience_s: float = 1.0,
     ) -> None:
-        self._lanes = Lanes(model, end_ids, dtype)
+        self._lanes = Lanes(model, stop_ids, dtype)
         self._version = version
         self._patience_s = patience_s
         self._open: set[str] = set()

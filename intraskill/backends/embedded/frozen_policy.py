@@ -6,7 +6,7 @@ import torch
 
 from intraskill.assets import model_directory
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.models import eos_ids, load_model, weights_hash
+from intraskill.backends.embedded.models import load_model, weights_hash
 from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 
@@ -17,5 +17,5 @@ def load_policy(model: str, dtype: str, threads: int) -> TokenPolicy:
         torch.set_num_threads(threads)
     chat = load_chat(model_directory(model))
     weights = load_model(model)
-    engine = BatchEngine(weights, eos_ids(weights), dtype=getattr(torch, dtype), version=weights_hash(weights))
+    engine = BatchEngine(weights, chat.stop_ids, dtype=getattr(torch, dtype), version=weights_hash(weights))
     return TokenPolicy(chat, engine)

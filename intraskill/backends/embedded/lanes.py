@@ -14,7 +14,7 @@ contradicts the cache keeps the part that agrees. A prompt that fills the model'
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,9 +63,9 @@ class _Lane:
 class Lanes:
     """The sampler's weights, its KV cache, and which session owns which row."""
 
-    def __init__(self, model: PreTrainedModel, end_ids: Sequence[int], dtype: torch.dtype) -> None:
+    def __init__(self, model: PreTrainedModel, stop_ids: Collection[int], dtype: torch.dtype) -> None:
         self._model = copy_model(model, dtype)
-        self._end_ids = frozenset(end_ids)
+        self._stop_ids = frozenset(stop_ids)
         self._cache = LaneCache(model.config, dtype)
         self._rows: list[str | None] = []  # row -> session; None: free
         self._cached: dict[str, tuple[int, ...]] = {}  # session -> the ids its row holds
@@ -220,7 +220,7 @@ class Lanes:
             for lane, token, log_prob in zip(mine, ids.tolist(), log_probs.tolist(), strict=True):
                 lane.token_ids.append(token)
                 lane.log_probs.append(log_prob)
-                if token in self._end_ids:
+                if token in self._stop_ids:
                     lane.finish = "stop"
                 elif len(lane.token_ids) == lane.limit:
                     lane.finish = "length"

@@ -88,15 +88,6 @@ def copy_weights(source: PreTrainedModel, target: PreTrainedModel) -> None:
         parameter.copy_(weights[name])
 
 
-def eos_ids(model: PreTrainedModel) -> tuple[int, ...]:
-    """The token ids that end a turn, from the generation settings or the configuration."""
-    for owner in (model.generation_config, model.config):
-        found = getattr(owner, "eos_token_id", None)
-        if found is not None:
-            return tuple(found) if isinstance(found, (list, tuple)) else (int(found),)
-    raise UserError(f"model {model.config.model_type}: no eos_token_id; add it to generation_config.json")
-
-
 def weights_hash(model: torch.nn.Module) -> str:
     """Eight hex digits of the SHA-256 over all parameters, in their order."""
     digest = hashlib.sha256()

@@ -156,11 +156,13 @@ class SlimeBackend:
     def __init__(self, args: Any, spec: JobSpec, settings: SlimeRunSettings) -> None:
         self._spec, self._settings = spec, settings
         self.episode_timeout_s = settings.slime.episode_timeout_s
+        self._chat = load_chat(model_directory(settings.policy.model))
         self.engine = SGLangEngine(
             SGLangServer(
                 url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
                 model=spec.model_sha256[:16],
                 context_length=settings.slime.context_length,
+                stop_ids=tuple(sorted(self._chat.stop_ids)),
                 concurrency=settings.slime.concurrency,
                 routing=settings.slime.routing,
                 timeout_s=settings.slime.episode_timeout_s,
@@ -175,7 +177,7 @@ class SlimeBackend:
         }
 
     def policy(self) -> TokenPolicy:
-        return TokenPolicy(load_chat(model_directory(self._settings.policy.model)), self.engine)
+        return TokenPolicy(self._chat, self.engine)
 
 
 def _note_path(directory: str, rollout_id: int) -> Path:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedModel, XLNetConfig
 
-from intraskill.backends.embedded.models import _Probe, build_model, copy_model, eos_ids, load_model
+from intraskill.backends.embedded.models import _Probe, build_model, copy_model, load_model
 from intraskill.core.errors import UserError
 
 
@@ -91,10 +91,6 @@ def test_building_leaves_the_random_state_alone(qwen: PreTrainedModel) -> None:
     again = build_model(qwen.config, 3)
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(qwen.parameters(), again.parameters(), strict=True))
-
-
-def test_end_ids_come_from_the_model(model: PreTrainedModel) -> None:
-    assert eos_ids(model) == (1,)
 
 
 def test_damaged_weights_and_shapes_are_user_errors(tmp_path: Path, qwen: PreTrainedModel) -> None:

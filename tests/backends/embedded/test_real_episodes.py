@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,25 +13,25 @@ import torch
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.agent.segments import segments
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.models import eos_ids, load_model, model_directory
+from intraskill.backends.embedded.models import load_model, model_directory
 from intraskill.backends.embedded.packing import pack, prompt_groups
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.records import Episode, EpisodeJob, Sampling, Segment
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.objectives.weights import token_weights
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import EnvironmentSettings, TrainSettings, WorldSettings
 
 
-async def play(tmp_path: Path, dtype: str) -> list[Episode]:
+async def play(tmp_path: Path, dtype: str, directory: Path | None = None) -> list[Episode]:
     """Two tasks, four siblings each, at temperature 1."""
     world = open_world(EnvironmentSettings(world=WorldSettings(generate="small")), tmp_path)
-    model = load_model("builtin:tiny")
-    engine = BatchEngine(model, eos_ids(model), dtype=getattr(torch, dtype))
-    policy = TokenPolicy(ChatTemplate(load_tokenizer(model_directory("builtin:tiny"))), engine)
+    directory = directory or model_directory("builtin:tiny")
+    model, chat = load_model(str(directory)), load_chat(directory)
+    policy = TokenPolicy(chat, BatchEngine(model, chat.stop_ids, dtype=getattr(torch, dtype)))
     settings = EpisodeSettings(10, Sampling(temperature=1.0, max_tokens=32), "static")
     runner = EpisodeRunner(world, policy, prompt_template("compact"), settings)
     tasks = world.splits().train[:2]
@@ -60,3 +62,18 @@ async def test_two_runs_play_the_same_episodes(tmp_path: Path) -> None:
     for one, other in zip(first, second, strict=True):
         assert [step.turn for step in one.steps] == [step.turn for step in other.steps]
         assert (one.reward, one.termination) == (other.reward, other.termination)
+
+
+@pytest.mark.parametrize("named", [0, [0, 1]])
+async def test_a_model_whose_settings_name_another_end_still_stops_at_its_templates(
+    tmp_path: Path, named: int | list[int]
+) -> None:
+    original = model_directory("builtin:tiny")
+    model = tmp_path / "model"
+    shutil.copytree(original, model)
+    settings = json.loads((model / "generation_config.json").read_text())
+    (model / "generation_config.json").write_text(json.dumps(settings | {"eos_token_id": named}))
+    first, second = await play(tmp_path, "float32"), await play(tmp_path, "float32", model)
+    assert all(step.turn.finish_reason == "stop" for episode in second for step in episode.steps)
+    for one, other in zip(first, second, strict=True):
+        assert [step.turn for step in one.steps] == [step.turn for step in other.steps]

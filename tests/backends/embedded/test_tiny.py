@@ -14,12 +14,12 @@ from shopsimulator.generate import GENERATOR_VERSION, generate_world
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.assets import bank_path
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.models import eos_ids, load_model, model_directory
+from intraskill.backends.embedded.models import load_model, model_directory
 from intraskill.backends.embedded.warmup import WarmupSettings, context_weight, schedule
 from intraskill.core.records import Episode, EpisodeJob, Sampling
 from intraskill.families.shop.environment import open_world
 from intraskill.families.shop.prompts import prompt_template
-from intraskill.policies.chat import ChatTemplate, load_tokenizer
+from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import EnvironmentSettings, WorldSettings
@@ -58,9 +58,10 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> tuple[EpisodeRunner, Seq
     world = WorldSettings(generate=None, catalog=folder / "catalog.json.gz", splits=folder / "splits.json")
     source = open_world(EnvironmentSettings(world=world), Path(folder))
     model = load_model("builtin:tiny")
-    engine = BatchEngine(model, eos_ids(model), dtype=torch.float32)
+    chat = load_chat(TINY)
+    engine = BatchEngine(model, chat.stop_ids, dtype=torch.float32)
     limits = EpisodeSettings(max_steps=10, sampling=Sampling(temperature=0.0, max_tokens=32))
-    policy = TokenPolicy(ChatTemplate(load_tokenizer(TINY)), engine)
+    policy = TokenPolicy(chat, engine)
     return EpisodeRunner(source, policy, prompt_template("compact"), limits), source.splits().train[:80]
 
 

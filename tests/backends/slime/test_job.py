@@ -45,6 +45,9 @@ def test_generated_samples_fill_the_batch(kit):
     generated = job.generate(0)
     samples = [s for g in generated.batch.kept for episode in group_samples(g, 2) for s in episode]
     assert len({sample["rollout_id"] for sample in samples}) == 4
+    chat = job.driver.run.runner.policy.chat
+    asked = {tuple(request["sampling_params"]["stop_token_ids"]) for request in kit.server.requests}
+    assert asked == {tuple(sorted(chat.stop_ids))}
     assert any(sum(sample["loss_mask"]) for sample in samples)
     assert 0 < generated.metrics["rollout/prefix_cache_hit_rate_all"] < 1
     assert generated.metrics["rollout/shopsim/group_count"] == 4
