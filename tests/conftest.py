@@ -329,7 +329,7 @@ class FakeSGLang:
         self._thread.join(timeout=10)
 
     async def _generate(self, request):
-        from starlette.responses import JSONResponse
+        from starlette.responses import JSONResponse, Response
 
         body = await request.json()
         self.requests.append(body)
@@ -339,6 +339,8 @@ class FakeSGLang:
             await asyncio.sleep(30)
         if fault == "drop":
             raise RuntimeError("cut")
+        if isinstance(fault, tuple) and isinstance(fault[1], bytes):
+            return Response(fault[1], status_code=fault[0])
         if isinstance(fault, tuple):
             return JSONResponse(fault[1], status_code=fault[0])
         if isinstance(fault, int):

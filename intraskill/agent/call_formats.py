@@ -26,13 +26,12 @@ Which of them a model writes is found out from its chat template (`policies/chat
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from intraskill.core.foreign_json import decode_at
 from intraskill.core.records import ToolCall
-from intraskill.core.text import whole
 
 CALL_OPEN = "<tool_call>"
 _CALL_CLOSE = "</tool_call>"
@@ -92,7 +91,7 @@ class _Hermes:
         head = self._head.match(text, start)
         assert head is not None, "a call opens here"
         try:
-            call, end = strict_json(text, head.end())
+            call, end = decode_at(text, head.end())
         except ValueError as error:
             return f"<tool_call> is not followed by a JSON object ({error})"
         tail = self._tail.match(text, end)
@@ -112,44 +111,6 @@ class _Hermes:
 QWEN3_CODER: CallFormat = _Qwen3Coder()
 HERMES: CallFormat = _Hermes()
 CALL_FORMATS = (QWEN3_CODER, HERMES)
-
-
-def strict_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value at `start` and where it ends. Raises `ValueError` for what is none, and for a key given twice.
-
-    The value can be kept in a file: half a character becomes a replacement character and a whole number beyond 64
-    bits a float; NaN and numbers beyond a float are refused.
-    """
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        raise ValueError(error.msg) from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return whole(value), end
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("a key is given twice")
-    return record
-
-
-def _integer(digits: str) -> int | float:
-    if len(digits) <= 20 and -(2**63) <= (value := int(digits)) < 2**63:
-        return value
-    return _finite(digits)
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    if not math.isfinite(value):
-        raise ValueError(f"{number[:20]} is no finite number")
-    return value
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer, parse_float=_finite, parse_constant=_finite)
 
 
 def _missing_tag(rest: str) -> str:

@@ -3,7 +3,12 @@
 The server applies the chat template and takes the reply apart: it must be started with a tool-call parser and, for
 reasoning models, a reasoning parser. What it returns is taken as it is. A reply without a call, with two, or with
 arguments that do not decode is the policy's own doing and is never asked for again; only the transport is retried
-(`retry.py`). A conversation that no longer fits the model's context window is answered like a reply cut at length.
+(`retry.py`).
+
+A conversation that has outgrown the context window is answered like a reply cut at length, after one request without
+`max_tokens`: near the end of the window the window is the tighter limit, as it is for a token engine. A *first* prompt
+that does not fit together with `max_tokens` will fit in no episode: a user error. The system message is always sent,
+also when it is empty, and a server that fills it is refused (`system_text.py`).
 
 Turns carry no token ids, so they cannot be trained on; this policy is for evaluation, teachers and analysts.
 
@@ -14,26 +19,25 @@ printed: identity, repr, logs, errors.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
-import orjson
 
 from intraskill.core.errors import PolicyUnavailable, UserError
-from intraskill.core.records import FinishReason, Message, ToolCall, Turn, TurnRequest
-from intraskill.policies.retry import Refused, Retry, is_loopback, post_json, without_credentials
+from intraskill.core.records import Turn, TurnRequest
+from intraskill.policies.chat_answer import ChatAnswer, turn_from_choice
+from intraskill.policies.retry import DoesNotFit, Refused, Retry, is_loopback, post_json, without_credentials
+from intraskill.policies.system_text import has_empty_system, refuse_foreign_text
 
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "stream", "n", "seed", *_SAMPLING})
-_FINISH: dict[str, FinishReason] = {"length": "length", "max_tokens": "length", "abort": "abort"}
-_TOO_LONG = re.compile(r"context[ _-]?(length|window)|maximum context|prompt is too long", re.IGNORECASE)
+_OUTPUT_LIMIT = re.compile(r"max_(?:completion_|new_|output_)?tokens", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ class OpenAIPolicy:
         self._key = _read_key(endpoint.api_key_env)
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._checking: asyncio.Lock
+        self._system_checked = False
         self._running: dict[str, asyncio.Task[Turn]] = {}
         check_endpoint(endpoint.base_url, endpoint.extra_body)
 
@@ -112,35 +118,67 @@ class OpenAIPolicy:
         return f"OpenAIPolicy({self.endpoint.model!r} at {without_credentials(self.endpoint.base_url)})"
 
     async def _complete(self, request: TurnRequest) -> Turn:
-        url = f"{self.endpoint.base_url.rstrip('/')}/chat/completions"
+        body = self._body(request)
+        await self._check_system_text(body)
         try:
-            answer = await post_json(self._connection(), url, self._body(request), self.endpoint.retry, self._key)
+            return await self._ask(body)
         except Refused as refused:
-            return self._refused(refused)
+            about_length = isinstance(refused, DoesNotFit) or _OUTPUT_LIMIT.search(refused.message)
+            if request.previous is None or not about_length:
+                raise self._refusal(request, refused) from None
+        try:  # the first prompt did fit: what room is left now is less than max_tokens, and bounds the reply by itself
+            return await self._ask({key: value for key, value in body.items() if key != "max_tokens"})
+        except Refused:
+            return Turn(text="", content="", reasoning="", tool_calls=(), finish_reason="length")
+
+    async def _check_system_text(self, body: dict[str, Any]) -> None:
+        """Once, before the first reply to a conversation with an empty system message."""
+        if self._system_checked or not has_empty_system(body):
+            return
+        self._connection()
+        async with self._checking:
+            if not self._system_checked:
+                await refuse_foreign_text(body, self._ask)
+                self._system_checked = True
+
+    async def _ask(self, body: dict[str, Any]) -> Turn:
+        url = f"{self.endpoint.base_url.rstrip('/')}/chat/completions"
+        answer = await post_json(self._connection(), url, body, self.endpoint.retry, self._key)
         try:
-            msgspec.convert(answer, _Answer)
+            msgspec.convert(answer, ChatAnswer)
         except msgspec.ValidationError as error:
             raise PolicyUnavailable(f"{without_credentials(url)} gave no chat completion ({error})") from None
         return turn_from_choice(answer["choices"][0], answer, self.endpoint.checkpoint_id or "")
 
-    def _refused(self, refused: Refused) -> Turn:
-        if refused.status in (400, 413, 422) and _TOO_LONG.search(refused.message):
-            return Turn(text="", content="", reasoning="", tool_calls=(), finish_reason="length")
+    def _refusal(self, request: TurnRequest, refused: Refused) -> Exception:
+        """The error that a refusal is."""
+        limit = request.sampling.max_tokens
+        if isinstance(refused, DoesNotFit):
+            return UserError(
+                f"the context window of {self.endpoint.model!r} does not hold an episode's first prompt and {limit} "
+                f"sampled tokens ({refused}); set a smaller policy.sampling.max_tokens, or serve the model with a "
+                "longer context"
+            )
         if refused.status in (401, 403):
             named = self.endpoint.api_key_env
             remedy = f"check the key in {named}" if named else "name the environment variable of its API key"
-            raise UserError(f"the model endpoint refuses access ({refused}); {remedy}")
+            return UserError(f"the model endpoint refuses access ({refused}); {remedy}")
         if refused.status == 404:
-            raise UserError(
+            return UserError(
                 f"the model endpoint knows no {self.endpoint.model!r} ({refused}); check its URL and model name"
             )
-        raise PolicyUnavailable(str(refused))
+        if _OUTPUT_LIMIT.search(refused.message):
+            return UserError(
+                f"the model endpoint does not take max_tokens {limit} ({refused}); set another "
+                "policy.sampling.max_tokens"
+            )
+        return PolicyUnavailable(str(refused))
 
     def _body(self, request: TurnRequest) -> dict[str, Any]:
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.endpoint.model,
-            "messages": [message for message in request.messages if not _empty_system(message)],
+            "messages": list(request.messages),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -156,7 +194,7 @@ class OpenAIPolicy:
         """The client of the running event loop (connections cannot move between loops)."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            self._loop = loop
+            self._loop, self._checking = loop, asyncio.Lock()
             self._client = httpx.AsyncClient(
                 headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
                 timeout=httpx.Timeout(self.endpoint.timeout_s, connect=min(10.0, self.endpoint.timeout_s), pool=None),
@@ -164,95 +202,6 @@ class OpenAIPolicy:
                 trust_env=not is_loopback(self.endpoint.base_url),
             )
         return self._client
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-
-
-class _Call(msgspec.Struct):
-    function: _Function | None = None
-
-
-class _Message(msgspec.Struct):
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Message
-
-
-class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-
-
-class _Answer(msgspec.Struct):
-    """The shape that is read below; what a model may fill freely (content, reasoning, arguments) is left open."""
-
-    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
-    usage: _Usage | None = None
-
-
-def turn_from_choice(choice: Mapping[str, Any], answer: Mapping[str, Any], checkpoint_id: str) -> Turn:
-    """The turn a chat-completion choice stands for; undecodable calls move into the content, as written."""
-    message = choice["message"]
-    calls, broken = _calls(message.get("tool_calls") or [])
-    content = "\n".join(part for part in (_text(message.get("content")), *broken) if part)
-    metadata = answer.get("metadata")
-    served = metadata.get("weight_version") if isinstance(metadata, dict) else None
-    return Turn(
-        text=json.dumps(message, ensure_ascii=False),
-        content=content,
-        reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
-        tool_calls=calls,
-        finish_reason=_FINISH.get(str(choice.get("finish_reason")), "stop"),
-        parse_error="the arguments of a tool call are not a JSON object" if broken else None,
-        weight_version=str(served or checkpoint_id),
-        usage=_usage(answer.get("usage") or {}),
-    )
-
-
-def _calls(listed: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolCall, ...], list[str]]:
-    """Decoded calls, and the text of those whose arguments are no JSON object."""
-    calls, broken = [], []
-    for call in listed:
-        function = call.get("function") or {}
-        name, arguments = str(function.get("name") or ""), function.get("arguments")
-        try:
-            decoded = orjson.loads(arguments) if isinstance(arguments, str) else arguments
-        except ValueError:  # also for what no file can hold: NaN, half characters, endless nesting
-            decoded = None
-        if isinstance(decoded, dict):
-            calls.append(ToolCall(name, decoded, str(call.get("id") or "")))
-        else:
-            broken.append(f"{name}({arguments})")
-    return tuple(calls), broken
-
-
-def _text(content: Any) -> str:
-    """Visible text; content may be a list of typed parts."""
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return str(content or "")
-
-
-def _usage(usage: Mapping[str, Any]) -> dict[str, int]:
-    details = usage.get("prompt_tokens_details") or {}
-    return {
-        "prompt_tokens": int(usage.get("prompt_tokens") or 0),
-        "completion_tokens": int(usage.get("completion_tokens") or 0),
-        "cached_tokens": int(details.get("cached_tokens") or 0),
-    }
-
-
-def _empty_system(message: Message) -> bool:
-    return bool(message["role"] == "system" and not message["content"])
 
 
 def _read_key(variable: str | None) -> str | None:

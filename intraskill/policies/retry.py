@@ -2,7 +2,8 @@
 
 Network errors, 408, 429, 5xx and answers that are no JSON object are retried with exponential backoff and full
 jitter, so that many episodes hitting one limit do not come back in step. A server's `Retry-After` wins over our own
-wait, up to a cap. Everything else the server refuses (`Refused`) would be refused again, and is raised at once.
+wait, up to a cap. Everything else the server refuses (`Refused`) would be refused again, and is raised at once; so is a
+request that does not fit the context window, whatever the status (`overflow.py`).
 Messages are short and pass through `redact`: whatever a server echoes, the API key does not get into a log or trace.
 """
 
@@ -23,6 +24,8 @@ import httpx
 import orjson
 
 from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.foreign_json import decode
+from intraskill.policies.overflow import says_too_long
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,18 @@ class Refused(Exception):
         self.message = message
 
 
+class DoesNotFit(Refused):
+    """The request does not fit the model's context window."""
+
+
+class _Passing(Exception):
+    """An answer that may be another one next time. `asked_s` is how long the server asked us to wait, if it did."""
+
+    def __init__(self, problem: str, asked_s: float | None) -> None:
+        super().__init__(problem)
+        self.asked_s = asked_s
+
+
 async def post_json(
     client: httpx.AsyncClient,
     url: str,
@@ -68,21 +83,42 @@ async def post_json(
         pause = retry.wait(attempt)
         try:
             response = await client.post(url, json=body() if callable(body) else body, headers=headers)
-            if response.is_success:
-                answer = orjson.loads(response.content)
-                if isinstance(answer, dict) and not answer.get("error"):  # some gateways wrap failures in a 200
-                    return answer
-            problem = f"HTTP {response.status_code}: {_shortened(redact(response.text, secret))}"
-            if response.is_error and response.status_code not in _AGAIN and response.status_code < 500:
-                raise Refused(response.status_code, _shortened(redact(response.text, secret)))
-            asked = retry_after(response)
-            pause = pause if asked is None else min(asked, retry.cap_s)
-        except (httpx.TransportError, ValueError) as error:  # ValueError: a body that is no JSON
+            return _answer(response, secret)
+        except httpx.TransportError as error:
             problem = f"{type(error).__name__}: {_shortened(redact(str(error), secret))}"
+        except _Passing as passing:
+            problem = str(passing)
+            pause = pause if passing.asked_s is None else min(passing.asked_s, retry.cap_s)
         if attempt + 1 < retry.attempts:
             log.info("%s failed (%s); attempt %d of %d in %.1f s", shown, problem, attempt + 2, retry.attempts, pause)
             await asyncio.sleep(pause)
     raise PolicyUnavailable(f"{shown} failed {retry.attempts} times, last: {problem}")
+
+
+def _answer(response: httpx.Response, secret: str | None) -> dict[str, Any]:
+    """The JSON object of the response. Raises `Refused` or `_Passing`."""
+    status, answer = response.status_code, _decoded(response.content) if response.is_success else None
+    if isinstance(answer, dict) and not answer.get("error"):  # some gateways wrap failures in a 200
+        return answer
+    problem = _shortened(redact(response.text, secret))
+    failed = response.is_error or isinstance(answer, dict)
+    if failed and status not in _AGAIN and says_too_long(response.text):
+        raise DoesNotFit(status, problem)
+    if response.is_error and status not in _AGAIN and status < 500:
+        raise Refused(status, problem)
+    raise _Passing(f"HTTP {status}: {problem}", retry_after(response))
+
+
+def _decoded(content: bytes) -> Any:
+    """The JSON value, None for what is none. Half a character, as escape or as bytes, is replaced, not refused."""
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return decode(content.decode("utf-8", "replace"))
+    except ValueError:
+        return None
 
 
 def retry_after(response: httpx.Response) -> float | None:

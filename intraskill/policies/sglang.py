@@ -16,7 +16,6 @@ What a long training job needs beyond one HTTP request:
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +25,11 @@ import httpx
 
 from intraskill.core.errors import PolicyUnavailable
 from intraskill.core.records import FinishReason, Sampling
-from intraskill.policies.retry import Refused, Retry, post_json, without_credentials
+from intraskill.policies.retry import DoesNotFit, Refused, Retry, post_json, without_credentials
 from intraskill.policies.token import Generation
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
 
-_TOO_LONG = re.compile(r"context[ _-]?(length|window)|maximum context|longer than|too long", re.IGNORECASE)
 _FINISH: dict[str, FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 _ABORT_TIMEOUT_S = 5.0
 
@@ -98,7 +96,10 @@ class SGLangEngine:
             "return_logprob": True,
             "logprob_start_len": 0,
         }
-        answer = await self._post(lambda: {**body, "rid": uuid.uuid4().hex}, {})
+        try:
+            answer = await self._post(lambda: {**body, "rid": uuid.uuid4().hex}, {})
+        except DoesNotFit as refused:
+            raise PolicyUnavailable(f"{len(ids)} tokens cannot be scored: {refused}") from refused
         entries = answer.get("meta_info", {}).get("input_token_logprobs")
         if not isinstance(entries, list) or len(entries) != len(ids):
             raise PolicyUnavailable(f"{self._base} answered a scoring request without {len(ids)} log-probs")
@@ -187,10 +188,8 @@ class SGLangEngine:
 
         try:
             answer = await self._post(new_body, headers)
-        except Refused as refused:
-            if refused.status in (400, 413) and _TOO_LONG.search(refused.message):
-                return Generation((), (), "length", self._version or "")
-            raise PolicyUnavailable(f"{without_credentials(self._base)} refuses a request: {refused}") from refused
+        except DoesNotFit:
+            return Generation((), (), "length", self._version or "")
         generation = read_generation(answer)
         self._check_version(generation)
         self.prompt_tokens += len(prompt_ids)
@@ -206,11 +205,16 @@ class SGLangEngine:
             )
 
     async def _post(self, body: Callable[[], dict[str, Any]], headers: Mapping[str, str]) -> dict[str, Any]:
-        """POST; `body` is asked before each attempt and may change `headers` for it."""
+        """POST; `body` is asked before each attempt and may change `headers` for it. Raises `DoesNotFit`."""
         client, slots = self._connect(), self._slots
         assert slots is not None
-        async with slots:
-            return await post_json(client, f"{self._base}/generate", body, self.server.retry, headers=headers)
+        try:
+            async with slots:
+                return await post_json(client, f"{self._base}/generate", body, self.server.retry, headers=headers)
+        except DoesNotFit:
+            raise
+        except Refused as refused:
+            raise PolicyUnavailable(f"{without_credentials(self._base)} refuses a request: {refused}") from refused
 
     def _abort(self, request_ids: set[str]) -> None:
         """Abort requests on every server, without waiting for it. Unknown ids do nothing there."""

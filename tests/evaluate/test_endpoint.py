@@ -67,11 +67,20 @@ def test_protocol_errors_are_not_sampled_again(run, model_server):
     empty = {"choices": [{"message": {"role": "assistant", "content": "hm"}, "finish_reason": "stop"}]}
     model_server.fault = lambda body: (200, {}, empty)
     _, summary = run()
-    assert model_server.requests == 8 * 10  # every step of every episode, asked once
+    counted = sum(body["max_tokens"] == 1 for body in model_server.bodies)  # is an empty system message left empty?
+    assert (counted, model_server.requests) == (2, 2 + 8 * 10)  # every step of every episode, asked once
     assert summary["coverage"]["completed"] == 8
     assert summary["steps"]["protocol_errors"] == 80
     assert summary["outcomes"]["reward"]["mean"] == 0.0
     assert summary["terminations"]["action_limit"]["count"] == 8
+
+
+def test_max_tokens_beyond_the_servers_context_stop_the_evaluation(run, model_server):
+    """Every episode would end in its first turn and look like a policy that never succeeds."""
+    message = "'max_tokens' or 'max_completion_tokens' is too large: 4096. This model's maximum context length is 4096"
+    model_server.fault = lambda body: (400, {}, {"error": {"message": message}}) if body["max_tokens"] > 1 else None
+    with pytest.raises(UserError, match=r"smaller policy\.sampling\.max_tokens"):
+        run()
 
 
 def test_the_checkpoint_id_is_recorded_and_not_sent(run, model_server):

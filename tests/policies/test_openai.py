@@ -2,13 +2,14 @@ import asyncio
 import json
 import logging
 import time
+from dataclasses import replace
 
 import pytest
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.core.errors import PolicyUnavailable, UserError
-from intraskill.core.records import Sampling, TurnRequest
+from intraskill.core.records import Sampling, Turn, TurnRequest
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.tools import build_tools
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
@@ -17,8 +18,9 @@ from intraskill.storage.store import encode
 
 KEY = "sk-very-secret-value"
 QUICK = Retry(attempts=3, first_s=0.0, cap_s=0.05)
-MESSAGES = ({"role": "system", "content": ""}, {"role": "user", "content": "Buy oak."})
+MESSAGES = ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Buy oak."})
 REQUEST = TurnRequest(MESSAGES, build_tools({}, "static"), Sampling(0.6, max_tokens=64), 2**62 + 5, "s", "g")
+LATER = replace(REQUEST, previous=Turn("", "", "", (), "stop"))
 
 
 def call(name="click", arguments='{"value": "1"}', call_id="c1"):
@@ -55,7 +57,7 @@ async def test_what_is_asked(model_server, monkeypatch):
     extra = {"chat_template_kwargs": {"enable_thinking": True}}
     await policy(server, api_key_env="SOME_KEY", extra_body=extra, checkpoint_id="step-20").generate(REQUEST)
     (sent,) = server.requests
-    assert sent["messages"] == [MESSAGES[1]]
+    assert sent["messages"] == list(MESSAGES)
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["search", "click"]
     assert (sent["model"], sent["tool_choice"], sent["temperature"], sent["max_tokens"]) == ("qwen", "auto", 0.6, 64)
     assert sent["seed"] == (2**62 + 5) % 2**31
@@ -74,6 +76,9 @@ async def test_what_is_asked(model_server, monkeypatch):
         ("content_filter", "stop"),
         (None, "stop"),
         ("length", "length"),
+        ("MAX_TOKENS", "length"),
+        ("model_length", "length"),
+        ("error", "abort"),
         ("abort", "abort"),
     ],
 )
@@ -94,7 +99,7 @@ async def test_finish_reasons(model_server, finish, expected):
         (reply(call(arguments="")), 0, "click()", True),
         (reply(call(), call(arguments="no"), content="hm"), 1, "hm\nclick(no)", True),
         (reply(call(arguments='{"value": NaN}')), 0, 'click({"value": NaN})', True),
-        (reply(call(arguments='{"value": "\\ud83d"}')), 0, 'click({"value": "\\ud83d"})', True),
+        (reply(call(arguments='{"value": "1", "value": "2"}')), 0, 'click({"value": "1", "value": "2"})', True),
         (reply(call(arguments="[" * 5000)), 0, f"click({'[' * 5000})", True),
     ],
 )
@@ -114,7 +119,8 @@ FAULTS = {
     "200 without JSON": PlainTextResponse("<html>login</html>"),
     "200 with a list": PlainTextResponse("[]"),
     "200 with endless nesting": PlainTextResponse("[" * 50_000 + "]" * 50_000),
-    "200 with half a character": PlainTextResponse('{"choices": [{"message": {"content": "\\ud83d"}}]}'),
+    "200 with NaN": PlainTextResponse('{"choices": [{"message": {"content": NaN}}]}'),
+    "429 about tokens a minute": JSONResponse({"error": "Request too large: context size, tokens per min"}, 429),
     "200 with an error": JSONResponse({"error": {"message": "upstream overloaded"}}),
 }
 
@@ -219,17 +225,128 @@ async def test_a_refusal_is_not_retried(model_server, status, body, error, says)
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
-        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
-        '{"error": {"code": "context_length_exceeded"}}',
-    ],
-)
-async def test_an_outgrown_context_is_the_policys_failure(model_server, message):
-    turn = await policy(model_server(PlainTextResponse(message, 400))).generate(REQUEST)
+HALVES = {
+    "escape": (rb"oak \ud83e", "oak \ufffd"),
+    "low half": (rb"\ude91oak", "\ufffdoak"),
+    "halves the wrong way round": (rb"\ude91\ud83e", "\ufffd\ufffd"),
+    "a whole one beside a half": (rb"\ud83e\ude91\ud83e", "\U0001fa91\ufffd"),
+    "bytes that are no UTF-8": (b"oak \xf0\x9f", "oak \ufffd"),
+}
+
+
+@pytest.mark.parametrize(("written", "read"), HALVES.values(), ids=HALVES.keys())
+async def test_half_a_character_is_replaced_and_the_episode_goes_on(model_server, written, read):
+    """In the text, the reasoning and the arguments; nothing of it is asked for again, and all of it can be stored."""
+    arguments = json.dumps({"value": "HERE"})
+    said = reply(call(arguments=arguments), content="HERE", reasoning_content="HERE")
+    server = model_server(Response(json.dumps(said).encode().replace(b"HERE", written), media_type="application/json"))
+    turn = await policy(server).generate(REQUEST)
+    assert (turn.content, turn.reasoning, turn.tool_calls[0].arguments) == (read, read, {"value": read})
+    encode([turn.text, turn.content, turn.reasoning, turn.tool_calls[0].arguments])
+    assert len(server.requests) == 1
+
+
+async def test_half_a_character_inside_of_written_arguments_is_replaced(model_server):
+    """Arguments are JSON inside of JSON: the escape of the half may itself be escaped."""
+    turn = await policy(model_server(reply(call(arguments='{"va\\ud83d": "oak \\ud83d"}')))).generate(REQUEST)
+    assert turn.tool_calls[0].arguments == {"va\ufffd": "oak \ufffd"}
+
+
+OVERFLOWS = {
+    "OpenAI": (400, "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000."),
+    "OpenAI code": (400, '{"error": {"code": "context_length_exceeded"}}'),
+    "OpenAI new": (400, "Your input exceeds the context window of this model."),
+    "vLLM": (400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
+    "vLLM max_tokens": (400, "'max_tokens' or 'max_completion_tokens' is too large: 64. This model's maximum context "
+                        "length is 96 tokens and your request has 40 input tokens (64 > 96 - 40)."),
+    "vLLM input": (400, "You passed 4033 input tokens and requested 64 output tokens. However, the model's context "
+                   "length is only 4096 tokens, resulting in a maximum input length of 4032 tokens."),
+    "SGLang": (400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."),
+    "SGLang total": (400, "Requested token count exceeds the model's maximum context length of 4096 tokens."),
+    "llama.cpp": (400, '{"error": {"code": 400, "message": "the request exceeds the available context size, try '
+                  'increasing it", "type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}}'),
+    "llama.cpp, older": (500, '{"error": {"code": 500, "message": "Context size has been exceeded."}}'),
+    "TGI": (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4090 and 64"),
+    "TGI input": (422, "Input validation error: `inputs` must have less than 4096 tokens. Given: 4545"),
+    "Gemini": (400, "The input token count (3475108) exceeds the maximum number of tokens allowed (1048576)."),
+    "Anthropic": (400, "prompt is too long: 208310 tokens > 200000 maximum"),
+    "Anthropic total": (400, "input length and `max_tokens` exceed context limit: 190000 + 64 > 200000"),
+    "Mistral": (400, "Prompt contains 65673 tokens, too large for model with 32768 maximum context length"),
+    "a gateway": (200, '{"error": {"code": 400, "message": "maximum context length is 4096 tokens"}}'),
+    "413": (413, "Prompt too long"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "message"), OVERFLOWS.values(), ids=OVERFLOWS.keys())
+async def test_an_outgrown_context_is_the_policys_failure(model_server, status, message):
+    server = model_server(PlainTextResponse(message, status))
+    turn = await policy(server).generate(LATER)
     assert (turn.finish_reason, turn.tool_calls) == ("length", ())
+    assert ["max_tokens" in sent for sent in server.requests] == [True, False]
+
+
+@pytest.mark.parametrize(("status", "message"), OVERFLOWS.values(), ids=OVERFLOWS.keys())
+async def test_a_first_prompt_that_does_not_fit_is_for_the_user_to_mend(model_server, status, message):
+    server = model_server(PlainTextResponse(message, status))
+    with pytest.raises(UserError, match=r"first prompt and 64 sampled tokens .*smaller policy\.sampling\.max_tokens"):
+        await policy(server).generate(REQUEST)
+    assert len(server.requests) == 1
+
+
+async def test_near_the_end_of_the_window_the_window_bounds_a_reply(model_server):
+    server = model_server(PlainTextResponse(OVERFLOWS["vLLM input"][1], 400), reply(call()))
+    turn = await policy(server).generate(LATER)
+    assert len(turn.tool_calls) == 1
+    first, second = server.requests
+    assert second == {key: value for key, value in first.items() if key != "max_tokens"}
+
+
+async def test_a_refused_max_tokens_is_for_the_user_to_mend(model_server):
+    message = "max_tokens is too large: 64. This model supports at most 32 completion tokens, whereas you provided 64."
+    with pytest.raises(UserError, match=r"does not take max_tokens 64 .*policy\.sampling\.max_tokens"):
+        await policy(model_server(PlainTextResponse(message, 400))).generate(REQUEST)
+
+
+EMPTY = replace(REQUEST, messages=({"role": "system", "content": ""}, MESSAGES[1]))
+
+
+def counting(foreign: int):
+    """Answers with token counts of a template that writes `foreign` tokens into an empty system message."""
+
+    async def answer(request):
+        system = json.loads(await request.body())["messages"][0]["content"]
+        return JSONResponse(reply(call(), usage={"prompt_tokens": 20 + (len(system.split()) or foreign)}))
+
+    return answer
+
+
+async def test_an_empty_system_message_is_sent_as_it_is(model_server):
+    """A template may have a default for a missing one, which prompts with skills would not have."""
+    server = model_server(counting(0))
+    model = policy(server)
+    for _ in range(2):
+        assert (await model.generate(EMPTY)).tool_calls
+    counted, asked = server.requests[:2], server.requests[2:]
+    assert [sent["max_tokens"] for sent in counted] == [1, 1]
+    assert [sent["messages"][0]["content"] for sent in counted] == ["x", ""]
+    assert [sent["messages"] for sent in asked] == [list(EMPTY.messages)] * 2
+
+
+async def test_a_server_that_fills_an_empty_system_message_is_refused_once_and_for_all(model_server):
+    server = model_server(counting(9))
+    model = policy(server)
+    answers = await asyncio.gather(*(model.generate(EMPTY) for _ in range(4)), return_exceptions=True)
+    for answer in answers:
+        with pytest.raises(UserError, match=r"text of its own \(9 tokens or more\).*policy\.prompt to full"):
+            raise answer
+    assert (await model.generate(REQUEST)).tool_calls, "a system message with words stays as it is"
+
+
+async def test_a_server_that_counts_no_tokens_is_believed(model_server):
+    server = model_server(reply(call()))
+    assert (await policy(server).generate(EMPTY)).tool_calls
+    server = model_server(PlainTextResponse("one token is too few", 400), reply(call()))
+    assert (await policy(server).generate(EMPTY)).tool_calls
 
 
 async def test_cancelling_aborts_the_request(model_server):

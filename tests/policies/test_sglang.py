@@ -1,6 +1,7 @@
 """The SGLang client against a server that misbehaves in every way a long job will see."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -72,6 +73,25 @@ async def test_an_over_long_prompt_is_a_reply_cut_at_length_and_is_not_asked_aga
     reply = await ask(engine)
     assert (reply.token_ids, reply.finish_reason) == ((), "length")
     assert len(server.requests) == 1
+    await engine.close()
+
+
+async def test_halves_of_characters_in_an_answer_change_nothing(fake_sglang, connect):
+    """The text of an answer is not read; its ids are."""
+    server = fake_sglang()
+    meta = {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-0.5, 5, "\ud83e"]], "weight_version": "3"}
+    server.faults = [(200, json.dumps({"text": "\ud83e", "meta_info": meta}).encode())]
+    engine = connect(server)
+    assert (await ask(engine)).token_ids == (5,)
+    await engine.close()
+
+
+async def test_what_is_too_long_to_be_scored_is_a_technical_failure(fake_sglang, connect):
+    server = fake_sglang()
+    server.faults = [(400, {"error": {"message": "The input (3 tokens) is longer than the model's context length"}})]
+    engine = connect(server)
+    with pytest.raises(PolicyUnavailable, match="3 tokens cannot be scored"):
+        await engine.score((4, 5, 6))
     await engine.close()
 
 
