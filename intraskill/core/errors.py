@@ -43,5 +43,9 @@ class TooManyTechnicalFailures(IntraSkillError):
     """Eight groups in a row could not be scored: the run stops instead of training on what is left."""
 
 
+class NotFinite(IntraSkillError):
+    """A weight, a log-prob, a loss or a gradient became NaN or infinite: nothing computed from it means anything."""
+
+
 class StateCorrupted(UserError):
     """A file of a run folder is damaged or contradicts itself, for the user to restore; the message names it."""

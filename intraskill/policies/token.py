@@ -12,12 +12,13 @@ changing tool schemas everything is rendered anew each turn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from intraskill.agent.parsing import parse_reply
-from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.errors import NotFinite, PolicyUnavailable
 from intraskill.core.records import FinishReason, Sampling, Turn, TurnRequest
 from intraskill.policies.chat import ChatTemplate
 
@@ -74,6 +75,8 @@ class TokenPolicy:
             raise PolicyUnavailable(
                 f"the engine returned {len(generation.token_ids)} tokens but {len(generation.log_probs)} log-probs"
             )
+        if not all(map(math.isfinite, generation.log_probs)):
+            raise NotFinite(f"the policy's log-probs at weights {generation.weight_version!r} are not finite")
         return turn_from(self.chat, prompt_ids, generation)
 
     async def score(self, token_ids: Sequence[int]) -> list[float]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from intraskill.core.errors import NotFinite
 from intraskill.training.driver import RoundDriver
 from intraskill.training.step import StepBatch
 
@@ -70,13 +71,26 @@ async def run_to_end(driver: RoundDriver, learner: Learner, observer: Observer) 
             await driver.close_round()
             observer.gated(index)
             continue
-        batch = await driver.generate()
-        learnt = learner.learn(batch)
+        try:
+            batch = await driver.generate()
+            learnt = learner.learn(batch)
+        except NotFinite as error:
+            raise NotFinite(_broken_step(driver, error)) from error
         driver.checkpoint = learnt.checkpoint
         driver.commit(batch, learnt.updates, learnt.timing)
         learner.forget(batch.step)
         driver.run.reporter.say(_step_line(driver, batch, learnt))
         observer.stepped()
+
+
+def _broken_step(driver: RoundDriver, error: NotFinite) -> str:
+    """Which step broke, what is left, and why resuming does not help."""
+    folder, step = driver.run.folder, driver.state.step
+    kept = f"what was finished is kept, with {folder.checkpoint_dir(step)}" if step else "no step was finished"
+    return (
+        f"{folder.path}: step {step + 1}: {error}; {kept}. A resumed run ends the same way: start another one with a "
+        "lower train.lr"
+    )
 
 
 def _step_line(driver: RoundDriver, batch: StepBatch, learnt: Learnt) -> str:

@@ -5,7 +5,7 @@ import pytest
 from intraskill.agent.call_formats import HERMES
 from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.agent.segments import segments
-from intraskill.core.errors import PolicyUnavailable
+from intraskill.core.errors import NotFinite, PolicyUnavailable
 from intraskill.core.records import Sampling, TurnRequest
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.tools import build_tools
@@ -147,3 +147,15 @@ async def test_a_reply_that_ended_with_another_stop_token_is_read_and_closed(tok
     following = await policy.generate(request(messages, turn))
     seen = turn.prompt_ids + turn.token_ids
     assert following.prompt_ids[: len(seen) + 1] == (*seen, chat.end_of_turn_id)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("-inf")])
+async def test_log_probs_that_are_not_finite_stop_the_run_and_name_the_weights(chat, broken):
+    """Not a technical failure: every further episode would be sampled from the same broken weights."""
+
+    class Broken:
+        async def generate(self, prompt_ids, **_):
+            return Generation((4, 5), (-0.5, broken), "length", "step-0007-ab")
+
+    with pytest.raises(NotFinite, match=r"log-probs at weights 'step-0007-ab' are not finite"):
+        await TokenPolicy(chat, Broken()).generate(request())

@@ -2,7 +2,8 @@
 
 For each sampled token, `ratio` compares its probability now with the one it was sampled at. The gain `ratio * A` is
 trusted only inside [1 - low, 1 + high]; the upper bound is looser, so that unlikely good tokens can still grow. The
-KL penalty uses the unbiased, always positive estimator exp(d) - d - 1 with d = log p_ref - log p.
+KL penalty uses the unbiased, always positive estimator exp(d) - d - 1 with d = log p_ref - log p (k3), of which one
+token counts at most `KL_LIMIT`: what other trainers call `low_var_kl`.
 
 Each token carries its share of the loss (mean over an episode's tokens, then mean over episodes), so partial sums
 over micro-batches add up to the loss of the whole update.
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+KL_LIMIT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def policy_loss(
     kl = torch.zeros(())
     if reference_log_probs is not None:
         difference = reference_log_probs - log_probs
-        kl = ((torch.exp(difference) - difference - 1.0) * weights).sum()
+        kl = ((torch.exp(difference) - difference - 1.0).clamp(max=KL_LIMIT) * weights).sum()
     return LossTerms(policy + kl_coef * kl, policy.detach(), kl.detach(), (bounded < gain).sum())
 
 

@@ -58,6 +58,11 @@ def load_model(spec: str) -> PreTrainedModel:
             f"model {spec!r}: its weights lack {missing[0]} ({len(missing)} in all), which {file} asks for; "
             "fetch or save the directory again"
         )
+    if (name := broken_weight(model)) is not None:
+        raise UserError(
+            f"model {spec!r}: {name} holds numbers that are not finite; fetch or save the directory again, or train "
+            "from an earlier checkpoint"
+        )
     _require_packed_attention(model, str(file))
     return skip_unread(model)
 
@@ -86,6 +91,13 @@ def copy_weights(source: PreTrainedModel, target: PreTrainedModel) -> None:
     weights = dict(source.named_parameters())
     for name, parameter in target.named_parameters():
         parameter.copy_(weights[name])
+
+
+@torch.no_grad()
+def broken_weight(model: torch.nn.Module) -> str | None:
+    """The first parameter that holds NaN or an infinite number."""
+    found = (name for name, parameter in model.named_parameters() if not torch.isfinite(parameter).all())
+    return next(found, None)
 
 
 def weights_hash(model: torch.nn.Module) -> str:

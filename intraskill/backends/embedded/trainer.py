@@ -4,10 +4,15 @@ A step receives the admitted groups in order, cuts them into equal consecutive p
 each. The clip compares with the log-probs the sampler recorded, for both updates: the second one is slightly
 off-policy, which is what the clip is for. Log-probs are recomputed at the sampling temperature; how far they lie from
 the sampler's on the first update is rounding only, and is logged.
+
+An update whose advantages are all 0 has nothing to learn from, and AdamW would still move along its momentum: it is
+measured, counted in `train/skipped_updates`, and not made. One whose loss or gradients are not finite, or that leaves
+weights behind which are not, raises `NotFinite`: such weights are never saved.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,8 +22,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from intraskill.backends.embedded.loss import entropy_of, policy_loss
-from intraskill.backends.embedded.models import copy_model
+from intraskill.backends.embedded.models import broken_weight, copy_model
 from intraskill.backends.embedded.packing import Pack, micro_batches, pack, prompt_groups
+from intraskill.core.errors import NotFinite
 from intraskill.core.records import Segment
 from intraskill.objectives.weights import token_weights
 from intraskill.settings.models import TrainSettings
@@ -50,9 +56,9 @@ class Trainer:
         self._optimizer = _optimizer(model, settings)
 
     def step(self, groups: Sequence[Sequence[Segment]]) -> list[dict[str, float]]:
-        """Train on the groups; one dict of `train/*` metrics per update made.
+        """Train on the groups; one dict of `train/*` metrics per update, made or skipped.
 
-        Fewer groups than `updates_per_step` make fewer updates.
+        Fewer groups than `updates_per_step` make fewer updates. Raises `NotFinite`; the weights are lost then.
         """
         parts = _parts(groups, self._settings.updates_per_step)
         return [self._update(part) for part in parts if any(any(s.loss_mask) for group in part for s in group)]
@@ -79,25 +85,38 @@ class Trainer:
         return distribution[packed.rows, packed.targets], entropy_of(distribution.detach())[packed.rows]
 
     def _update(self, groups: Sequence[Sequence[Segment]]) -> dict[str, float]:
-        """One optimizer update from all sampled tokens of `groups`."""
+        """One optimizer update from all sampled tokens of `groups`, or none when they teach nothing."""
         segments = [segment for group in groups for segment in group]
-        weight_of = token_weights(segments)
+        weight_of, learns = token_weights(segments), any(segment.advantage for segment in segments)
         sums: dict[str, float] = {}
         self._optimizer.zero_grad(set_to_none=True)
         everything = sorted((p for group in groups for p in prompt_groups(group)), key=lambda part: part.longest_tail)
         for batch in micro_batches(everything, self._token_budget):
-            for name, value in self._accumulate(pack(batch, weight_of)).items():
+            with torch.set_grad_enabled(learns):
+                found = self._accumulate(pack(batch, weight_of))
+            for name, value in found.items():
                 sums[name] = sums.get(name, 0.0) + value
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._settings.max_grad_norm)
+        if not math.isfinite(sums["loss"]):
+            raise NotFinite(f"update {self.updates + 1}: the loss is {sums['loss']}")
+        norm, lr = self._move() if learns else (0.0, 0.0)
+        return _metrics(sums, norm, lr, self._reference is not None) | {"train/skipped_updates": float(not learns)}
+
+    def _move(self) -> tuple[float, float]:
+        """Clip the gradients and let the optimizer step; returns the gradients' norm and the learning rate."""
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._settings.max_grad_norm))
+        if not math.isfinite(norm):
+            raise NotFinite(f"update {self.updates + 1}: the norm of the gradients is {norm}")
         lr = self._settings.lr * min(1.0, (self.updates + 1) / max(1, self._settings.warmup_updates))
         for parameter_group in self._optimizer.param_groups:
             parameter_group["lr"] = lr
         self._optimizer.step()
         self.updates += 1
-        return _metrics(sums, float(norm), lr, self._reference is not None)
+        if (name := broken_weight(self.model)) is not None:
+            raise NotFinite(f"update {self.updates}: {name} holds numbers that are not finite")
+        return norm, lr
 
     def _accumulate(self, packed: Pack) -> dict[str, float]:
-        """Add one micro-batch's gradients; returns sums over its tokens."""
+        """Add one micro-batch's gradients, where they are wanted; returns sums over its tokens."""
         log_probs, entropy = self.log_probs(packed)
         reference = None
         if self._reference is not None:
@@ -113,7 +132,8 @@ class Trainer:
             reference_log_probs=reference,
             kl_coef=self._settings.kl_coef,
         )
-        terms.total.backward()
+        if terms.total.requires_grad:
+            terms.total.backward()
         drift = packed.sampled_log_probs - log_probs.detach()
         return {
             "loss": terms.total.item(),

@@ -97,8 +97,13 @@ def method_arguments(settings: SlimeRunSettings) -> dict[str, Any]:
         "weight_decay": train.weight_decay,
         "clip_grad": train.max_grad_norm,
         "use_rollout_logprobs": True,
-        **({"use_kl_loss": True, "kl_loss_coef": train.kl_coef} if train.kl_coef else {}),
+        **(_kl_loss(train.kl_coef) if train.kl_coef else {}),
     }
+
+
+def _kl_loss(coefficient: float) -> dict[str, Any]:
+    """slime's default estimator is k1, whose gradient as a loss is 0 on average; `low_var_kl` is what we mean."""
+    return {"use_kl_loss": True, "kl_loss_coef": coefficient, "kl_loss_type": "low_var_kl"}
 
 
 def command_line(arguments: Mapping[str, Any]) -> list[str]:

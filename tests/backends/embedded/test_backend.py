@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from intraskill.backends.embedded import backend  # noqa: E402
 from intraskill.cli import main  # noqa: E402
-from intraskill.core.errors import UserError  # noqa: E402
+from intraskill.core.errors import NotFinite, UserError  # noqa: E402
 from intraskill.core.progress import Reporter  # noqa: E402
 from intraskill.settings.models import RunSettings  # noqa: E402
 from intraskill.storage.store import JsonlLog, read_json, write_json_atomic  # noqa: E402
@@ -137,3 +137,36 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, tmp_path, capsys):
         main(["train", str(settings), "--runs-dir", str(tmp_path)])
     assert stopped.value.code == 130
     assert capsys.readouterr().err == f"stopped; continue with: intraskill resume {tmp_path / 'x'}\n"
+
+
+def test_weights_that_break_stop_the_run_at_their_step(tmp_path, capsys):
+    settings = tmp_path / "hot.yaml"
+    settings.write_text(json.dumps(SETTINGS | {"name": "hot", "train": {"lr": 1e39}}))
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", str(settings), "--runs-dir", str(tmp_path), "--quiet"])
+    assert stopped.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "hot: step 1: update 1: model." in line
+    assert "not finite; no step was finished" in line
+    assert not list((tmp_path / "hot").glob("checkpoints/*"))
+    assert not (tmp_path / "hot" / "rounds" / "round-000" / "episodes.jsonl").exists()
+
+
+def test_a_later_break_keeps_the_last_good_checkpoint(settings, finished, tmp_path, monkeypatch):
+    learn = backend.EmbeddedBackend.learn
+
+    def poisoned(self, batch):
+        if batch.step == 2:
+            with torch.no_grad():
+                next(self.model.parameters())[0, 0] = float("nan")
+        return learn(self, batch)
+
+    path = tmp_path / "broken"
+    with monkeypatch.context() as patched:
+        patched.setattr(backend.EmbeddedBackend, "learn", poisoned)
+        with pytest.raises(NotFinite, match=r"broken: step 2: update 3: the loss is nan; .*checkpoints/step-0001"):
+            backend.train(settings, path, Reporter(quiet=True))
+    assert read_json(path / "state.json")["step"] == 1
+    assert [one.name for one in path.glob("checkpoints/*")] == ["step-0001"]
+    backend.train(settings, path, Reporter(quiet=True))
+    assert json.dumps(numbers(path)) == json.dumps(numbers(finished))

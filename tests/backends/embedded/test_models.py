@@ -128,3 +128,12 @@ def test_a_model_with_an_attention_of_its_own_is_refused(tmp_path: Path) -> None
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"config\.json: model_type xlnet has an attention of its own in 1 layers"):
         load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_name(tmp_path: Path, qwen: PreTrainedModel, value: float) -> None:
+    with torch.no_grad():
+        qwen.model.norm.weight[3] = value
+    qwen.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"model\.norm\.weight holds numbers that are not finite"):
+        load_model(str(tmp_path))

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from intraskill.backends.embedded.loss import policy_loss
 from intraskill.backends.embedded.packing import micro_batches, pack, prompt_groups
 from intraskill.backends.embedded.trainer import Trainer
+from intraskill.core.errors import NotFinite
 from intraskill.core.records import Segment
 from intraskill.objectives.weights import token_weights
 from intraskill.settings.models import TrainSettings
@@ -30,6 +32,7 @@ NAMES = {
     "train/train_rollout_logprob_abs_diff",
     "train/lr",
     "train/tokens",
+    "train/skipped_updates",
 }
 
 
@@ -104,13 +107,86 @@ def test_parts_follow_the_order_of_groups(qwen: PreTrainedModel, make_group: Mak
     assert [u["train/tokens"] for u in updates] == [sum(counts[:2]), sum(counts[2:])]
 
 
-def test_zero_advantages_are_a_valid_step(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
-    before = [p.detach().clone() for p in qwen.parameters()]
+@pytest.mark.parametrize("kl_coef", [0.0, 0.1])
+def test_an_update_without_signal_is_measured_counted_and_not_made(
+    qwen: PreTrainedModel, make_group: MakeGroup, kl_coef: float
+) -> None:
+    """AdamW would go on along the momentum of the updates before it."""
+    trainer = Trainer(qwen, settings(kl_coef=kl_coef, warmup_updates=9))
+    trainer.step([make_group(i, i) for i in range(2)])
+    before, moments = [p.detach().clone() for p in qwen.parameters()], copy.deepcopy(trainer.state_dict())
     flat = [[replace(s, advantage=0.0) for s in make_group(i, i)] for i in range(2)]
-    for metrics in Trainer(qwen, settings()).step(flat):
+    mixed = trainer.step([flat[0], make_group(5, 5)])
+    assert [metrics["train/skipped_updates"] for metrics in mixed] == [1.0, 0.0]
+    trainer.load_state_dict(moments)
+    for parameter, value in zip(qwen.parameters(), before, strict=True):
+        parameter.data.copy_(value)
+
+    for metrics in trainer.step(flat):
         assert all(math.isfinite(value) for value in metrics.values())
-        assert metrics["train/loss"] == 0.0
+        assert metrics["train/skipped_updates"] == 1.0
+        assert metrics["train/pg_loss"] == metrics["train/grad_norm"] == metrics["train/lr"] == 0.0
+        assert metrics["train/entropy"] > 0
+        assert metrics["train/tokens"] > 0
     assert all(torch.equal(old, new) for old, new in zip(before, qwen.parameters(), strict=True))
+    assert trainer.updates == moments["updates"] == 2
+
+
+@pytest.mark.parametrize(
+    ("poison", "said"),
+    [
+        (lambda segment: replace(segment, advantage=math.nan), r"update 1: the loss is nan"),
+        (lambda segment: replace(segment, advantage=math.inf), r"update 1: the loss is (nan|-?inf)"),
+        (
+            lambda segment: replace(segment, log_probs=tuple(-math.inf if m else 0.0 for m in segment.loss_mask)),
+            r"update 1: the loss is (nan|-?inf)",
+        ),
+    ],
+)
+def test_a_loss_that_is_not_finite_stops_before_the_weights_move(
+    qwen: PreTrainedModel, make_group: MakeGroup, poison: Callable[[Segment], Segment], said: str
+) -> None:
+    before = [p.detach().clone() for p in qwen.parameters()]
+    group = [replace(segment, advantage=-1.0) for segment in make_group(0, 0)]
+    with pytest.raises(NotFinite, match=said):
+        Trainer(qwen, settings()).step([[poison(group[0]), *group[1:]]])
+    assert all(torch.equal(old, new) for old, new in zip(before, qwen.parameters(), strict=True))
+
+
+def test_gradients_that_are_not_finite_stop_before_the_weights_move(
+    qwen: PreTrainedModel, make_group: MakeGroup
+) -> None:
+    before = [p.detach().clone() for p in qwen.parameters()]
+    qwen.lm_head.weight.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(NotFinite, match=r"update 1: the norm of the gradients is (nan|inf)"):
+        Trainer(qwen, settings()).step([make_group(0, 0)])
+    assert all(torch.equal(old, new) for old, new in zip(before, qwen.parameters(), strict=True))
+
+
+def test_weights_that_an_update_breaks_are_named(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
+    with pytest.raises(NotFinite, match=r"update 1: model\.\S+weight holds numbers that are not finite"):
+        Trainer(qwen, settings(lr=1e39)).step([make_group(0, 0)])
+
+
+def test_the_kl_penalty_is_k3_of_which_a_token_counts_at_most_ten() -> None:
+    now = torch.tensor([-1.0, -1.0, -1.0, -9.0], requires_grad=True)
+    start = torch.tensor([-1.0, -0.5, -4.0, -1.0])
+    terms = policy_loss(
+        now,
+        now.detach(),
+        torch.zeros(4),
+        torch.ones(4),
+        clip_low=0.2,
+        clip_high=0.28,
+        reference_log_probs=start,
+        kl_coef=0.5,
+    )
+    terms.total.backward()
+    wanted = [0.0, math.exp(0.5) - 0.5 - 1, math.exp(-3) + 3 - 1, 10.0]
+    assert terms.kl.item() == pytest.approx(sum(wanted), rel=1e-6)
+    assert terms.total.item() == pytest.approx(0.5 * sum(wanted), rel=1e-6)
+    slopes = [0.0, 1 - math.exp(0.5), 1 - math.exp(-3), 0.0]
+    assert now.grad.tolist() == pytest.approx([0.5 * slope for slope in slopes], abs=1e-6)
 
 
 def test_nothing_to_train_on_makes_no_update(qwen: PreTrainedModel, make_group: MakeGroup) -> None:

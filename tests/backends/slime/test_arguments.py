@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from intraskill.backends.slime.arguments import (
+    SlimeRunSettings,
     check_arguments,
     command_line,
     load_slime_settings,
@@ -77,3 +78,38 @@ def test_an_evaluation_only_job_may_have_no_rollouts(published_settings):
 def test_a_job_without_our_configuration_is_refused():
     with pytest.raises(UserError, match=r"four_rounds\.sh"):
         read_spec(SimpleNamespace())
+
+
+def with_kl(settings: SlimeRunSettings, coefficient: float) -> SlimeRunSettings:
+    return settings.model_copy(update={"train": settings.train.model_copy(update={"kl_coef": coefficient})})
+
+
+def test_a_kl_penalty_names_its_estimator(published_settings):
+    """slime's own default is k1, which is no loss: its gradient is 0 on average."""
+    assert not any("kl" in name for name in method_arguments(published_settings))
+    found = method_arguments(with_kl(published_settings, 0.05))
+    assert (found["use_kl_loss"], found["kl_loss_coef"], found["kl_loss_type"]) == (True, 0.05, "low_var_kl")
+
+
+@pytest.mark.slime
+def test_slime_computes_the_penalty_that_the_embedded_trainer_computes(published_settings):
+    torch = pytest.importorskip("torch")
+    slime_losses = pytest.importorskip("slime.utils.ppo_utils")
+    from intraskill.backends.embedded.loss import policy_loss
+
+    kind = method_arguments(with_kl(published_settings, 1.0))["kl_loss_type"]
+    start = torch.tensor([-1.0, -0.5, -4.0, -1.0, -0.01])
+    gradients, values = [], []
+    for of_slime in (True, False):
+        now = torch.tensor([-1.0, -1.0, -1.0, -9.0, -2.0], requires_grad=True)
+        if of_slime:
+            penalty = slime_losses.compute_approx_kl(now, start, kl_loss_type=kind).sum()
+        else:
+            still, zeros, ones = now.detach(), torch.zeros(5), torch.ones(5)
+            limits = {"clip_low": 0.2, "clip_high": 0.28}
+            penalty = policy_loss(now, still, zeros, ones, **limits, reference_log_probs=start, kl_coef=1.0).total
+        penalty.backward()
+        gradients.append(now.grad.tolist())
+        values.append(penalty.item())
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    assert gradients[0] == pytest.approx(gradients[1], abs=1e-6)
