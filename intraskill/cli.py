@@ -17,6 +17,7 @@ from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
 from intraskill.commands.gate import curriculum_app, gate_app
+from intraskill.commands.output import accept_any_text
 from intraskill.commands.slime import slime_app
 from intraskill.core.errors import IntraSkillError, UserError
 
@@ -41,6 +42,7 @@ app.add_typer(slime_app, name="slime")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; the one place where errors become exit codes."""
+    accept_any_text()
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="intraskill")
     except UserError as error:

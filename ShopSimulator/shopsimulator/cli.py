@@ -6,6 +6,8 @@ Exit code 2 means: the input is at fault, and one line on standard error (or the
 from __future__ import annotations
 
 import functools
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -43,7 +45,12 @@ def _command(function: Command) -> Command:
 
 
 def _print(value: Any) -> None:
-    typer.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # a terminal that lacks these characters gets JSON's escapes
+        text = json.dumps(value, indent=2)
+    typer.echo(text)
 
 
 def check_seed(value: int | None) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from itertools import groupby
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from intraskill.assets import PREFIX, bank_path
+from intraskill.commands.output import print_json
 from intraskill.core.errors import UserError
 from intraskill.core.progress import LOG_WIDTH
 from intraskill.evolution.history import Event, bank_difference, bank_history, banks_of, event_record
@@ -38,7 +38,7 @@ def show(
     """
     bank = _bank(source, round_index)
     if as_json:
-        print(json.dumps(bank_record(bank), ensure_ascii=False, indent=2))
+        print_json(bank_record(bank))
         return
     for chunk in bank.chunks:
         measured = "not measured" if chunk.contribution is None else f"contribution {chunk.contribution:+.3f}"
@@ -62,7 +62,7 @@ def diff(
     second = _bank(new or old, new_round)
     changes = bank_difference(first, second)
     if as_json:
-        print(json.dumps(changes, ensure_ascii=False, indent=2))
+        print_json(changes)
         return
     signs = {"added": "+", "removed": "-", "rewritten": "~", "unchanged": " "}
     for kind, sign in signs.items():
@@ -86,7 +86,7 @@ def history(
         raise UserError(f"{run}: no such run folder; check the path")
     events = bank_history(run)
     if as_json:
-        print(json.dumps([event_record(event) for event in events], ensure_ascii=False, indent=2))
+        print_json([event_record(event) for event in events])
         return
     if not events:
         raise UserError(f"{run}: no gate has run yet; give the folder of a run that has closed a round")

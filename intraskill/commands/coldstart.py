@@ -6,12 +6,11 @@ Each command prints one JSON value and writes into the cold start's folder.
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Any
 
 import typer
 
+from intraskill.commands.output import print_json
 from intraskill.core.progress import Reporter
 from intraskill.evaluate.policies import open_embedded
 from intraskill.evolution.coldstart import ColdStart
@@ -42,7 +41,7 @@ def analyze(
     with RunLock(out):
         start = _open(config, out, quiet)
         parts = start.settings, start.source.catalog
-        _print_json(asyncio.run(start.analyze(open_analyst(*parts), tasks, rules_analyst(*parts))))
+        print_json(asyncio.run(start.analyze(open_analyst(*parts), tasks, rules_analyst(*parts))))
 
 
 @coldstart_app.command("compile")
@@ -52,7 +51,7 @@ def compile_command(config: Path = CONFIG, out: Path = OUT, quiet: bool = QUIET)
     Training refuses a draft.
     """
     with RunLock(out):
-        _print_json(_open(config, out, quiet).compile())
+        print_json(_open(config, out, quiet).compile())
 
 
 @coldstart_app.command()
@@ -69,7 +68,7 @@ def gate(
     On validation tasks, before any training (Gate A).
     """
     with RunLock(out):
-        _print_json(asyncio.run(_open(config, out, quiet).gate(final_test)))
+        print_json(asyncio.run(_open(config, out, quiet).gate(final_test)))
 
 
 def _open(config: Path, out: Path, quiet: bool) -> ColdStart:
@@ -79,7 +78,3 @@ def _open(config: Path, out: Path, quiet: bool) -> ColdStart:
     runner = open_runner(settings.environment, settings.policy, source, policy)
     checkpoint = f"step-0000-{policy.identity()['weight_version']}"  # what training calls these weights
     return ColdStart(settings, out, runner, source, checkpoint, Reporter(quiet))
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))

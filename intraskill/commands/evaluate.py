@@ -5,13 +5,12 @@ Results are one JSON value on standard output; progress and where files went are
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import typer
 from shopsimulator.cli import check_seed
 
+from intraskill.commands.output import print_json
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
 from intraskill.evaluate.columns import read_columns
@@ -59,7 +58,7 @@ def plan(config: Path = CONFIG, runs_dir: Path = RUNS_DIR) -> None:
     No model is loaded and no service is asked.
     """
     settings = load_settings_as(EvalSettings, config)
-    _print_json(plan_record(plan_evaluation(settings, runs_dir)))
+    print_json(plan_record(plan_evaluation(settings, runs_dir)))
 
 
 @eval_app.command()
@@ -75,7 +74,7 @@ def run(
     """
     settings = load_settings_as(EvalSettings, config)
     folder = runs_dir / settings.name
-    _print_json(run_evaluation(settings, folder, Reporter(quiet), final_test=final_test))
+    print_json(run_evaluation(settings, folder, Reporter(quiet), final_test=final_test))
     if not quiet:
         _say_where(folder)
 
@@ -90,7 +89,7 @@ def summarize(
     Prints the summary and writes summary.json.
     """
     path = source if source.is_dir() else runs_dir / load_settings_as(EvalSettings, source).name
-    _print_json(write_summary(EvalFolder(path)))
+    print_json(write_summary(EvalFolder(path)))
 
 
 @eval_app.command("compare")
@@ -112,7 +111,7 @@ def compare_command(
     record = compare(first, second, seed=seed, samples=samples, partial=partial)
     folder = out or b / f"versus-{first.manifest['name']}"
     write_page(folder, "comparison", record, comparison_markdown(record), comparison_intervals(record))
-    _print_json(record)
+    print_json(record)
     _say_where(folder)
 
 
@@ -186,9 +185,9 @@ def _experiment(
     gate = f"-gate-{experiment.facts['gate']}" if "gate" in experiment.facts else ""
     folder = out or experiment.run / "evaluations" / f"{experiment.name}{gate}-{protocol.split}"
     if plan_only:
-        _print_json(plan_experiment(experiment, protocol, folder))
+        print_json(plan_experiment(experiment, protocol, folder))
     else:
-        _print_json(run_experiment(experiment, protocol, folder, Reporter(quiet), only=only, samples=samples))
+        print_json(run_experiment(experiment, protocol, folder, Reporter(quiet), only=only, samples=samples))
         if not quiet:
             _say_where(folder)
 
@@ -215,7 +214,7 @@ def stats_paired(
     """
     first, second = read_columns(csv, [a, b])
     limits = bounds or unit_bounds(first, second)
-    _print_json(paired_record(first, second, seed=seed, samples=samples, bounds=limits))
+    print_json(paired_record(first, second, seed=seed, samples=samples, bounds=limits))
 
 
 @traces_app.command("export")
@@ -235,13 +234,9 @@ def traces_export(
         raise UserError("traces export: give exactly one of --public and --sft")
     export, kind = (export_public, "public") if public else (export_sft, "sft")
     folder = out or run / "export" / kind
-    _print_json(export(run, folder))
+    print_json(export(run, folder))
     _say_where(folder)
 
 
 def _say_where(folder: Path) -> None:
     typer.echo(f"files are in {folder}", err=True)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False), flush=True)

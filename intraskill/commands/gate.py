@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from intraskill.commands.output import print_json
 from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
@@ -44,7 +44,7 @@ def gate_fit(
     A design whose columns depend on each other is refused (exit code 2), naming them.
     """
     record = read_user_json(observations)
-    _print_json(estimate_record(_naming(observations, fit_observations, record, estimator)))
+    print_json(estimate_record(_naming(observations, fit_observations, record, estimator)))
 
 
 @gate_app.command("select")
@@ -69,7 +69,7 @@ def gate_select(
          without benefit, retired: a chunk of the bank without; budget_excluded: no room
     """
     rows = _naming(contributions, parse_contributions, read_user_json(contributions))
-    _print_json(selection_record(_naming(contributions, select, rows, budget)))
+    print_json(selection_record(_naming(contributions, select, rows, budget)))
 
 
 @gate_app.command("complete")
@@ -113,7 +113,7 @@ def curriculum_build(
     """
     chunks = read_bank(bank, texts_required=False)
     record = curriculum_record(_naming(bank, build_curriculum, chunks, q, rho_min, rho_max, bank.stem))
-    _print_json({key: record[key] for key in ("q", "chunks", "contribution_scale")})
+    print_json({key: record[key] for key in ("q", "chunks", "contribution_scale")})
 
 
 def _naming(path: Path, function: Any, *arguments: Any) -> Any:
@@ -122,7 +122,3 @@ def _naming(path: Path, function: Any, *arguments: Any) -> Any:
         return function(*arguments)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))

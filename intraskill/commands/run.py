@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from shopsimulator.cli import check_seed
 
 from intraskill.backends.embedded.cpu import prepare_process
+from intraskill.commands.output import print_json
 from intraskill.core.errors import UserError
 from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
@@ -69,7 +69,10 @@ def status(
     from intraskill.report.status import status as run_status
 
     found = run_status(run)
-    print(json.dumps(found, ensure_ascii=False, indent=2, allow_nan=False) if as_json else render_status(found))
+    if as_json:
+        print_json(found)
+    else:
+        print(render_status(found))
 
 
 def report(run: Path = RUN) -> None:

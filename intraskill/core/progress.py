@@ -41,7 +41,7 @@ class Reporter:
         """A bar of `total` units; off a terminal, one line with the time it took when done."""
         if self.console.is_terminal and not self.console.quiet:
             columns = (
-                SpinnerColumn(),
+                SpinnerColumn("line"),  # the one that every terminal can draw
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
