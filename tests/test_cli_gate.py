@@ -149,7 +149,7 @@ def test_the_boundary_turns_known_errors_into_one_line(run, monkeypatch, error, 
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("intraskill.cli.read_user_json", fail)
+    monkeypatch.setattr("intraskill.commands.gate.read_user_json", fail)
     code, _, err = run("gate", "fit", "--observations", "x")
     assert (code, err) == (expected, f"error: {error}\n")
 
