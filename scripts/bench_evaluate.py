@@ -31,12 +31,12 @@ from typing import Any
 
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.core.progress import Reporter
+from intraskill.core.protocol import Environment
 from intraskill.core.records import EpisodeJob, Reset, Sampling, StepResult, Turn, TurnRequest
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.plan import make_plan
 from intraskill.evaluate.settings import EvalSettings
-from intraskill.families.shop.environment import ShopSource, open_world
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import Shop, open_shop
 from intraskill.policies.scripted import call_text, turn_of
 from intraskill.rollout.jobs import PlannedEpisode, run_rolling
 from intraskill.rollout.runner import EpisodeRunner
@@ -86,11 +86,11 @@ class SlowPolicy:
 class TimedShop:
     """An environment that adds up the time it takes."""
 
-    def __init__(self, source: ShopSource, spent: list[float]) -> None:
-        self._env = source.new_environment()
+    def __init__(self, env: Environment, spent: list[float]) -> None:
+        self._env = env
         self._spent = spent
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         return await self._timed(self._env.reset(task_id))
 
     async def step(self, action: str) -> StepResult:
@@ -112,23 +112,22 @@ class TimedShop:
         return result
 
 
-class TimedSource:
-    def __init__(self, source: ShopSource) -> None:
-        self.source = source
+class Timed(Shop):
+    """The same shop, whose environments add up what they take."""
+
+    def __init__(self, shop: Shop) -> None:
+        super().__init__(shop.settings, shop.source)
         self.spent: list[float] = []
 
-    def new_environment(self) -> TimedShop:
-        return TimedShop(self.source, self.spent)
-
-    def identity(self) -> dict[str, Any]:
-        return self.source.identity()
+    def new_environment(self, job: EpisodeJob | None = None) -> TimedShop:
+        return TimedShop(super().new_environment(job), self.spent)
 
 
-def bench_overhead(folder: Path, settings: EvalSettings, source: ShopSource, latency_s: float) -> dict[str, Any]:
+def bench_overhead(folder: Path, settings: EvalSettings, shop: Shop, latency_s: float) -> dict[str, Any]:
     """Run the plan with everything on, traces included, and compare with the ideal schedule."""
-    plan = make_plan(settings, source)
-    policy, timed = SlowPolicy(latency_s), TimedSource(source)
-    runner = EpisodeRunner(timed, policy, prompt_template("compact"), EpisodeSettings(10, Sampling(), "static"))
+    plan = make_plan(settings, shop)
+    policy, timed = SlowPolicy(latency_s), Timed(shop)
+    runner = EpisodeRunner(timed, policy, timed.prompt("compact"), EpisodeSettings(10, Sampling(), "static"))
     log = JsonlLog(folder / "overhead.jsonl")
     plans = [PlannedEpisode(job) for job in plan.jobs]
     started, cpu = time.perf_counter(), time.process_time()
@@ -158,19 +157,18 @@ def ideal_seconds(episodes: Sequence[float], environment: float, slots: int) -> 
     return max(free)
 
 
-def bench_summarize(folder: Path, settings: EvalSettings, source: ShopSource, count: int) -> dict[str, Any]:
+def bench_summarize(folder: Path, settings: EvalSettings, shop: Shop, count: int) -> dict[str, Any]:
     """Summarize `count` generated episodes in a process of its own."""
     rows = JsonlLog(folder / "overhead.jsonl").read()
-    plan = make_plan(settings, source)
-    jobs = tuple(EpisodeJob(index, 0, index, "val") for index in range(count))
+    plan = make_plan(settings, shop)
+    jobs = tuple(EpisodeJob(str(index), 0, index, "val") for index in range(count))
     semantic = {**plan.semantic, "jobs": {"sha256": fingerprint([job.task_id for job in jobs])}}
     evaluation = EvalFolder(folder / "large")
     evaluation.claim(replace(plan, jobs=jobs, semantic=semantic), final_test=False)
     with evaluation.traces.path.open("wb") as file:
         for job in jobs:
-            row = rows[job.task_id % len(rows)]
-            identity = {"task_id": job.task_id, "sample_id": 0, "seed": job.seed, "split": "val"}
-            file.write(encode({**row, "job": identity, "episode_id": job.episode_id}) + b"\n")
+            row = rows[job.seed % len(rows)]
+            file.write(encode({**row, "job": job.record(), "episode_id": job.episode_id}) + b"\n")
     size = evaluation.traces.path.stat().st_size
     command = [sys.executable, "-m", "intraskill", "eval", "summarize", str(evaluation.path)]
     started = time.perf_counter()
@@ -203,9 +201,9 @@ def main() -> None:
                 "repeats": max(1, options.episodes // 40),
             }
         )
-        source = open_world(settings.environment, folder / ".worlds")
-        report("overhead", bench_overhead(folder, settings, source, options.latency))
-        report("summarize", bench_summarize(folder, settings, source, options.traces))
+        shop = open_shop(settings.environment, folder / ".worlds")
+        report("overhead", bench_overhead(folder, settings, shop, options.latency))
+        report("summarize", bench_summarize(folder, settings, shop, options.traces))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 
 from intraskill.evolution.analysts.base import Case
 from intraskill.evolution.proposer import failed_retries, open_analyst
-from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.family import open_shop
 from intraskill.rollout.jobs import outcome
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import Chunk, read_bank
@@ -66,7 +66,7 @@ def growth(seeds: Sequence[int], config: str, runs: Path) -> dict[str, Any]:
 def proposals(run: Path) -> dict[str, Any]:
     """Share of proposals with a proved purchase, and hits of the catalog's private words in anything deployable."""
     settings = open_settings(run)
-    catalog = open_world(settings.environment.model_copy(update={"url": None}), run.parent / ".worlds").catalog
+    catalog = open_shop(settings.environment.offline(), run.parent / ".worlds").catalog
     cards = [row for path in sorted(run.glob("rounds/*/analysis/cards.jsonl")) for row in JsonlLog(path).read()]
     proposed = [card for card in cards if card["outcome"] != "NO_PROPOSAL"]
     proved = sum(card["privileged_audit"]["reward_detail"].get("r_success") == 1 for card in proposed)
@@ -93,7 +93,7 @@ def throughput(run: Path, limit: int, against: Path | None) -> dict[str, Any]:
     import asyncio
 
     settings, folder = open_settings(run), RunFolder(run)
-    source = open_world(settings.environment.model_copy(update={"url": None}), run.parent / ".worlds")
+    source = open_shop(settings.environment.offline(), run.parent / ".worlds")
     analyst = open_analyst(settings, source.catalog)
     cases = []
     for path in sorted(run.glob("rounds/*/retries.jsonl")):

@@ -36,13 +36,12 @@ from intraskill.agent.segments import segments
 from intraskill.assets import bank_path, model_directory
 from intraskill.core.records import Episode, EpisodeJob, Message, Sampling
 from intraskill.core.seeds import stable_seed
-from intraskill.families.shop.environment import ShopSource, open_world
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import Shop, open_shop
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.families.shop.tools import ToolSchema
 from intraskill.policies.chat import ChatTemplate, load_tokenizer
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
 from intraskill.skills.bank import Chunk, read_bank
 
 GROUPS, SIBLINGS = 16, 4
@@ -81,18 +80,18 @@ class Shopper:
 
 
 async def play(
-    chat: ChatTemplate, source: ShopSource, schema: ToolSchema, prompt: str, chunks: Sequence[Chunk], steps: int
+    chat: ChatTemplate, shop: Shop, schema: ToolSchema, prompt: str, chunks: Sequence[Chunk], steps: int
 ) -> list[Episode]:
     """All episodes, a group's siblings one after the other."""
     settings = EpisodeSettings(steps, Sampling(), schema)
     episodes = []
-    for group, task in enumerate(source.splits().train[:GROUPS]):
+    for group, task in enumerate(shop.splits().train[:GROUPS]):
         for sibling in range(SIBLINGS):
             job = EpisodeJob(task, sibling, stable_seed("bench", task, sibling), "train")
             policy = ScriptedPolicy(Shopper(job.seed), chat)
-            env = policy.watch(source.new_environment())
-            template = prompt_template(prompt)
-            episodes.append(await run_episode(job, env, policy, template, chunks, settings, f"group-{group}"))
+            env = policy.watch(shop.new_environment(job))
+            told = shop.prompt(prompt)
+            episodes.append(await run_episode(job, shop, env, policy, told, chunks, settings, f"group-{group}"))
     return episodes
 
 
@@ -176,11 +175,11 @@ def main() -> None:
     options = parse_arguments()
     chat, chunks = load_chat(options.model), read_bank(bank_path("builtin:s0")).chunks
     with tempfile.TemporaryDirectory() as folder:
-        world = EnvironmentSettings(world=WorldSettings(generate="small"), rendering=options.pages)
+        world = ShopSettings(world=WorldSettings(generate="small"), rendering=options.pages)
         world = world.model_copy(update={"max_steps": options.max_steps, "page_size": 20})
-        source = open_world(world, Path(folder))
+        shop = open_shop(world, Path(folder))
         for schema in options.schema or ["static", "dynamic"]:
-            episodes = asyncio.run(play(chat, source, schema, options.pages, chunks, options.max_steps))
+            episodes = asyncio.run(play(chat, shop, schema, options.pages, chunks, options.max_steps))
             told = describe(episodes, schema)
             if options.url is None:
                 rate = computed_hits(episodes) / told["prompt_tokens"]

@@ -35,12 +35,11 @@ from intraskill.backends.embedded.tiny import build_tokenizer, tiny_config
 from intraskill.backends.embedded.warmup import Excess, WarmupSettings, measure, train
 from intraskill.core.records import Episode, EpisodeJob, Sampling
 from intraskill.families.shop import demonstrations as demo
-from intraskill.families.shop.environment import open_world
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import open_shop
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.policies.chat import ChatTemplate, load_chat, load_tokenizer
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
 from intraskill.skills.bank import Chunk, read_bank
 from intraskill.storage.store import write_json_atomic
 
@@ -104,23 +103,24 @@ def parse_options() -> argparse.Namespace:
 
 def stage(world: int, split: str, work: Path) -> demo.Stage:
     """The demonstrations' stage on one split of one generated world."""
-    source = open_world(EnvironmentSettings(world=WorldSettings(seed=world)), work)
+    shop = open_shop(ShopSettings(world=WorldSettings(seed=world)), work)
     bank = read_bank(bank_path("builtin:s0"))
-    return demo.Stage(source, getattr(source.splits(), split), bank, prompt_template("compact"), LIMITS, seed=world)
+    return demo.Stage(shop, getattr(shop.splits(), split), bank, shop.prompt("compact"), LIMITS, seed=world)
 
 
 def demonstration_stage(world: int, work: Path, reserved: frozenset[str]) -> demo.Stage:
     """Train tasks whose product is not called like a reserved one."""
     everything = stage(world, "train", work)
-    catalog = everything.source.catalog
-    free = [task for task in everything.task_ids if catalog.products[catalog.tasks[task].asin].title not in reserved]
+    catalog = everything.family.catalog
+    titles = {task: catalog.products[catalog.tasks[int(task)].asin].title for task in everything.task_ids}
+    free = [task for task in everything.task_ids if titles[task] not in reserved]
     return replace(everything, task_ids=free)
 
 
 def held_out_titles(held_out: demo.Stage) -> frozenset[str]:
     """What the validation and test tasks of the standard world want."""
-    catalog, splits = held_out.source.catalog, held_out.source.splits()
-    return frozenset(catalog.products[catalog.tasks[task].asin].title for task in (*splits.val, *splits.test))
+    catalog, splits = held_out.family.catalog, held_out.family.splits()
+    return frozenset(catalog.products[catalog.tasks[int(task)].asin].title for task in (*splits.val, *splits.test))
 
 
 def play(options: argparse.Namespace, reserved: frozenset[str]) -> list[demo.Demonstration]:
@@ -155,7 +155,7 @@ def sampled_figures(model: Any, held_out: demo.Stage, options: argparse.Namespac
     """Success and invalid actions a validation episode, by visible chunks, at temperature 1 and greedy."""
     chat = load_chat(options.out)
     policy = TokenPolicy(chat, BatchEngine(model, chat.stop_ids, dtype=torch.bfloat16))
-    runner = EpisodeRunner(held_out.source, policy, held_out.template, LIMITS)
+    runner = EpisodeRunner(held_out.family, policy, held_out.template, LIMITS)
     chunks = held_out.bank.chunks
     harmless = [chunk for chunk in chunks if demo.mechanism(chunk) != "haste"]
     shown = {"bare": [], "full": chunks, "full_without_harmful": harmless}
@@ -204,7 +204,7 @@ def write_manifest(
             "schema": "intraskill-tiny-v1",
             "made_by": "scripts/build_tiny.py",
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "standard_world": held_out.source.identity(),
+            "standard_world": held_out.family.identity(),
             "generator_version": GENERATOR_VERSION,
             "prompt_sha256": held_out.template.sha256,
             "bank_sha256": held_out.bank.sha256,

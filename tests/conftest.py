@@ -128,7 +128,7 @@ def chat(tokenizer):
 
 @pytest.fixture
 def job() -> EpisodeJob:
-    return EpisodeJob(task_id=7, sample_id=0, seed=11, split="train")
+    return EpisodeJob(task_id="7", sample_id=0, seed=11, split="train")
 
 
 class ToyShop:
@@ -140,12 +140,12 @@ class ToyShop:
         self.goal = {"asin": "B000SECRET", "attributes": ["oak"]}
         self.page, self.picked, self.count, self.over = "search", "", 0, False
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         self._note("reset")
-        if task_id < 0:
+        if task_id.startswith("-"):
             raise UserError(f"unknown task {task_id}")
         persona = {"用户ID": "U1", "兴趣偏好": {"品牌偏好": [{"品牌名称": "norvik", "偏好程度": "高"}]}}
-        return Reset(task_id, "Buy an oak shelf.", persona, self.page, self._state())
+        return Reset(task_id, "Buy an oak shelf.", self.page, self._state(), {"user_persona": persona})
 
     async def step(self, action: str) -> StepResult:
         self._note(action)
@@ -201,12 +201,22 @@ class ToyShop:
         feedback = {"valid": True, "code": "ok", "message": ""}
         detail = {"r_success": int(reward == 1.0)}
         state = self._state() | {"page": "done", "actions": []}
-        return StepResult("done", state, True, reward, detail, feedback, purchase, reason, self.goal)
+        extra = {"purchase": purchase}
+        return StepResult("done", state, True, reward, detail, feedback, reward == 1.0, reason, extra, self.goal)
 
 
 @pytest.fixture(scope="session")
 def toy_shop() -> type[ToyShop]:
     return ToyShop
+
+
+@pytest.fixture(scope="session")
+def shop_words():
+    """The shop as far as telling the policy and reading its replies goes; it has no world."""
+    from intraskill.families.shop.family import Shop
+    from intraskill.families.shop.settings import ShopSettings
+
+    return Shop(ShopSettings(), None)
 
 
 class ShopServer:

@@ -1,12 +1,13 @@
 """One episode: the agent loop that training, the gate, retries and evaluations all run.
 
-A turn asks the policy for one reply. A reply that is exactly one valid tool call becomes an environment action;
-anything else is a protocol error: no action, one step of the budget spent, and feedback on the same page. Nothing
-is ever resampled: what the policy said is what it is scored on. Three things end an episode:
+A turn asks the policy for one reply, and the task family reads it: a reply it understands (a tool call, something
+said to a user) becomes an environment action; anything else is a protocol error: no action, one step of the budget
+spent, and feedback in the same state. Nothing is ever resampled: what the policy said is what it is scored on. Three
+things end an episode:
 
-- the environment says so (a purchase, or its own action limit);
+- the environment says so (the task is done, or its own action limit is reached);
 - the budget is used up by protocol errors, which the environment does not count: `action_limit`;
-- a reply is cut at the token limit before it holds its call: `generation_length`.
+- a reply is cut at the token limit before it can be read: `generation_length`.
 
 The last two are policy failures: scored zero, completed, trained on. Only a `TechnicalFailure`, or not being done
 when `deadline_s` is over, makes a failed episode. Whatever happens, cancellation included, the policy session is
@@ -30,17 +31,18 @@ from intraskill.core.records import (
     Episode,
     EpisodeJob,
     EpisodeStep,
+    Limit,
     Message,
     Reset,
     Sampling,
     StepResult,
-    Termination,
+    Tool,
+    ToolSchema,
     Turn,
     TurnRequest,
 )
 from intraskill.core.seeds import stable_seed
-from intraskill.families.shop.prompts import PromptTemplate
-from intraskill.families.shop.tools import ProtocolError, ToolSchema, build_tools, single_call, to_action
+from intraskill.families.base import Prompt, ProtocolError, TaskFamily, answers
 from intraskill.skills.bank import Chunk
 
 log = logging.getLogger(__name__)
@@ -61,15 +63,19 @@ class EpisodeSettings:
 
 async def run_episode(
     job: EpisodeJob,
+    family: TaskFamily,
     env: Environment,
     policy: Policy,
-    template: PromptTemplate,
+    prompt: Prompt,
     chunks: Sequence[Chunk],
     settings: EpisodeSettings,
     group: str,
 ) -> Episode:
-    """Attempt `job` once. Raises `UserError` (unknown task) and bugs; a technical failure is a failed episode."""
-    attempt = _Attempt(job, env, policy, template, chunks, settings, group)
+    """Attempt `job` once in `env`, an environment of the family; `group` names the siblings that share its prompt.
+
+    Raises `UserError` (unknown task) and bugs; a technical failure is a failed episode.
+    """
+    attempt = _Attempt(job, family, env, policy, prompt, chunks, settings, group)
     started_at, clock = datetime.now(timezone.utc).isoformat(timespec="milliseconds"), time.perf_counter()
     error: dict[str, str] | None = None
     try:
@@ -90,15 +96,16 @@ class _Attempt:
     def __init__(
         self,
         job: EpisodeJob,
+        family: TaskFamily,
         env: Environment,
         policy: Policy,
-        template: PromptTemplate,
+        prompt: Prompt,
         chunks: Sequence[Chunk],
         settings: EpisodeSettings,
         group: str,
     ) -> None:
-        self.job, self.env, self.policy = job, env, policy
-        self.template, self.chunks, self.settings = template, chunks, settings
+        self.job, self.family, self.env, self.policy = job, family, env, policy
+        self.prompt, self.chunks, self.settings = prompt, chunks, settings
         self.group, self.session = group, f"{group}/{job.episode_id}"
         self.session_open = False
         self.reset: Reset | None = None
@@ -108,7 +115,7 @@ class _Attempt:
 
     async def run(self) -> None:
         self.reset = await self.env.reset(self.job.task_id)
-        self.messages = list(self.template.messages(self.reset, self.chunks))
+        self.messages = list(self.prompt.messages(self.reset, self.chunks))
         self.policy.open_session(self.session)
         self.session_open = True
         state, observation = self.reset.state, self.reset.observation
@@ -122,32 +129,33 @@ class _Attempt:
     async def _step(self, state: dict[str, Any], observation: str) -> StepResult | None:
         """One turn and what it led to; None when the environment was not asked."""
         clock = time.perf_counter()
-        turn = await self._ask(state)
+        tools = self.family.tools(state, self.settings.tool_schema)
+        turn = await self._ask(tools)
         self.messages.append(assistant_message(turn))
         try:
-            call = single_call(turn)
-            action = to_action(call, state)
+            decoded = self.family.decode(turn, state)
         except ProtocolError as error:
-            self.steps.append(EpisodeStep(turn, None, None, str(error), time.perf_counter() - clock))
+            self.steps.append(EpisodeStep(turn, None, None, str(error), time.perf_counter() - clock, tools))
             if turn.finish_reason == "length":
                 await self._terminate("generation_length")
             else:
-                self.messages += self._feedback(error, turn, state, observation)
+                call_ids = [call.call_id for call in turn.tool_calls]
+                self.messages += self.prompt.protocol_feedback(error, state, observation, call_ids)
             return None
-        result = await self.env.step(action)
-        self.steps.append(EpisodeStep(turn, action, result, None, time.perf_counter() - clock))
+        result = await self.env.step(decoded.action)
+        self.steps.append(EpisodeStep(turn, decoded.action, result, None, time.perf_counter() - clock, tools))
         if result.done:
             self.terminal = result
         else:
-            self.messages.append(self.template.tool_message(call.call_id, result.observation))
+            self.messages += answers(decoded.call_ids, result.observation)
         return result
 
-    async def _ask(self, state: dict[str, Any]) -> Turn:
+    async def _ask(self, tools: tuple[Tool, ...]) -> Turn:
         index = len(self.steps)
         turn = await self.policy.generate(
             TurnRequest(
                 messages=tuple(self.messages),
-                tools=build_tools(state, self.settings.tool_schema),
+                tools=tools,
                 sampling=self.settings.sampling,
                 seed=stable_seed(self.job.seed, index),
                 session=self.session,
@@ -164,18 +172,7 @@ class _Attempt:
         )
         return replace(turn, tool_calls=calls)
 
-    def _feedback(
-        self, error: ProtocolError, turn: Turn, state: dict[str, Any], observation: str
-    ) -> tuple[Message, ...]:
-        return self.template.protocol_feedback(
-            error.code,
-            error.message,
-            observation=observation,
-            language=str(state.get("language", "en")),
-            call_ids=[call.call_id for call in turn.tool_calls],
-        )
-
-    async def _terminate(self, reason: Termination) -> None:
+    async def _terminate(self, reason: Limit) -> None:
         """Let the environment return its zero-reward terminal; it is kept on the step that caused it."""
         self.terminal = end = await self.env.terminate(reason)
         last = self.steps[-1]
@@ -204,7 +201,7 @@ class _Attempt:
             messages=tuple(self.messages),
             steps=tuple(self.steps),
             reward=end.reward if end else 0.0,
-            success=end is not None and end.detail.get("r_success") == 1,
+            success=end is not None and end.success,
             detail=dict(end.detail) if end else {},
             termination=end.termination if end else None,
             error=error,

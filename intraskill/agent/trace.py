@@ -2,8 +2,11 @@
 
 A **trace** (`shopsimrl-episode-v4`) is one self-contained JSON object: the job, where it came from (provenance), the
 public reset, the chunks shown, the conversation as the model saw it, every step, and how it ended. It serves audits,
-analysts, metrics and comparisons alike. The terminal goal stands in `final` and nowhere else; nothing before the end
-of an episode, and nothing the policy reads, may hold it. Traces are local: they contain reasoning and persona text.
+analysts, metrics and comparisons alike. What a family adds stands beside the common keys, under the family's names.
+The goal stands in `final` and nowhere else; nothing before the end of an episode, and nothing the policy reads, may
+hold it. Traces are local: they contain reasoning and what users told.
+
+The tools a turn was offered stand with the first step and with every step at which they changed.
 
 What only a trainer needs (ids, masks, log-probs) is a record of its own (`intraskill-tokens-v1`), tied to the trace
 by the episode id, so that a trace never changes with the training code.
@@ -20,13 +23,28 @@ from typing import Any
 
 from intraskill.agent.segments import segments
 from intraskill.core.errors import StateCorrupted
-from intraskill.core.records import Episode, EpisodeJob, EpisodeStep, Reset, Segment, StepResult, ToolCall, Turn
-from intraskill.families.shop.tools import build_tools
+from intraskill.core.records import (
+    LIMITS,
+    Episode,
+    EpisodeJob,
+    EpisodeStep,
+    Reset,
+    Segment,
+    StepResult,
+    ToolCall,
+    Turn,
+    stored_task_id,
+)
 from intraskill.skills.bank import Chunk
 
 TRACE_SCHEMA = "shopsimrl-episode-v4"
 TOKENS_SCHEMA = "intraskill-tokens-v1"
 _PRIVATE = frozenset({"goal", "private_goal", "env_idx", "lease_id"})
+# Keys that the traces of every family have; the others are the family's own.
+_RESET = frozenset({"task_id", "task_instruction", "observation", "observation_state"})
+_RESULT = frozenset(
+    ["observation", "observation_state", "done", "reward", "reward_detail", "action_feedback", "termination_reason"]
+)
 
 
 def episode_trace(episode: Episode, provenance: Mapping[str, Any], chunks: Sequence[Chunk] = ()) -> dict[str, Any]:
@@ -34,13 +52,13 @@ def episode_trace(episode: Episode, provenance: Mapping[str, Any], chunks: Seque
     return {
         "schema": TRACE_SCHEMA,
         "episode_id": episode.job.episode_id,
-        "job": asdict(episode.job),
+        "job": episode.job.record(),
         "status": episode.status,
         "provenance": dict(provenance),
         "reset": _reset(episode.reset),
         "selected_skills": _skills(episode.skill_ids, chunks),
         "conversation": list(episode.messages),
-        "steps": list(_steps(episode, str(provenance.get("tool_schema", "static")))),
+        "steps": list(_steps(episode)),
         "final": _final(episode),
         "error": episode.error,
         "times": {
@@ -57,7 +75,7 @@ def training_record(episode: Episode) -> dict[str, Any]:
     return {
         "schema": TOKENS_SCHEMA,
         "episode_id": episode.job.episode_id,
-        "job": asdict(episode.job),
+        "job": episode.job.record(),
         "weight_versions": [step.turn.weight_version for step in episode.steps],
         "segments": [{key: getattr(segment, key) for key in keep} for segment in segments(episode, 0)],
     }
@@ -80,17 +98,16 @@ def segments_from_record(record: Mapping[str, Any], group_index: int) -> tuple[S
 
 
 def episode_from_trace(trace: Mapping[str, Any]) -> Episode:
-    """The episode a trace was made of, without token ids and tool schemas."""
+    """The episode a trace was made of, without token ids."""
     _expect(trace, TRACE_SCHEMA)
     final = trace["final"] or {}
-    steps = [_step_from(step) for step in trace["steps"]]
     return Episode(
-        job=EpisodeJob(**trace["job"]),
+        job=EpisodeJob.from_record(trace["job"]),
         status=trace["status"],
         skill_ids=tuple(skill["skill_id"] for skill in trace["selected_skills"]),
-        reset=Reset.from_record(trace["reset"]) if trace["reset"] else None,
+        reset=_reset_from(trace["reset"]) if trace["reset"] else None,
         messages=tuple(trace["conversation"]),
-        steps=tuple(_with_goal(steps, final.get("goal"))),
+        steps=tuple(_steps_from(trace["steps"], final)),
         reward=float(final.get("reward", 0.0)),
         success=bool(final.get("success", False)),
         detail=dict(final.get("reward_detail") or {}),
@@ -110,12 +127,22 @@ def _reset(reset: Reset | None) -> dict[str, Any] | None:
     if reset is None:
         return None
     return {
-        "task_id": reset.task_id,
+        **reset.extra,
+        "task_id": stored_task_id(reset.task_id),
         "task_instruction": reset.instruction,
-        "user_persona": reset.persona,
         "observation": reset.observation,
         "observation_state": _public(reset.state),
     }
+
+
+def _reset_from(record: Mapping[str, Any]) -> Reset:
+    return Reset(
+        task_id=str(record["task_id"]),
+        instruction=record["task_instruction"],
+        observation=record["observation"],
+        state=record["observation_state"],
+        extra={key: value for key, value in record.items() if key not in _RESET},
+    )
 
 
 def _skills(skill_ids: Sequence[str], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
@@ -131,18 +158,19 @@ def _content(chunk: Chunk | None) -> dict[str, Any]:
     return {"version": chunk.version, "content": visible, "content_sha256": digest, "metadata": chunk.metadata}
 
 
-def _steps(episode: Episode, tool_schema: str) -> Iterable[dict[str, Any]]:
-    """Steps with the page each turn was about: the last one an action led to."""
+def _steps(episode: Episode) -> Iterable[dict[str, Any]]:
+    """Steps with what each turn was about: the observation that the last action led to."""
     if episode.reset is None:
         return
-    observation, state = episode.reset.observation, episode.reset.state
+    observation, offered = episode.reset.observation, None
     for index, step in enumerate(episode.steps):
         stored = {"step": index, "observation": observation} | _step(step)
-        if tool_schema == "dynamic":
-            stored["tools"] = list(build_tools(state, "dynamic"))
+        if step.tools != offered:
+            stored["tools"] = list(step.tools)
         yield stored
+        offered = step.tools
         if step.action is not None and step.result is not None:
-            observation, state = step.result.observation, step.result.state
+            observation = step.result.observation
 
 
 def _step(step: EpisodeStep) -> dict[str, Any]:
@@ -162,7 +190,7 @@ def _step(step: EpisodeStep) -> dict[str, Any]:
 
 def _policy_failure(step: EpisodeStep) -> dict[str, str] | None:
     termination = step.result.termination if step.result else None
-    return {"code": termination} if termination in ("generation_length", "action_limit") else None
+    return {"code": termination} if termination in LIMITS else None
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
@@ -182,18 +210,43 @@ def _result(result: StepResult | None) -> dict[str, Any] | None:
     if result is None:
         return None
     return {
+        **result.extra,
         "observation": result.observation,
         "observation_state": _public(result.state),
         "done": result.done,
         "reward": result.reward,
         "reward_detail": result.detail,
         "action_feedback": result.feedback,
-        "purchase": result.purchase,
         "termination_reason": result.termination,
     }
 
 
-def _step_from(stored: Mapping[str, Any]) -> EpisodeStep:
+def _result_from(record: Mapping[str, Any]) -> StepResult:
+    return StepResult(
+        observation=record["observation"],
+        state=record["observation_state"],
+        done=record["done"],
+        reward=record["reward"],
+        detail=record["reward_detail"],
+        feedback=record["action_feedback"],
+        termination=record["termination_reason"],
+        extra={key: value for key, value in record.items() if key not in _RESULT},
+    )
+
+
+def _steps_from(rows: Iterable[Mapping[str, Any]], final: Mapping[str, Any]) -> list[EpisodeStep]:
+    """The steps; what is only known at the end belongs to the terminal result, which is the last step's."""
+    steps: list[EpisodeStep] = []
+    offered: tuple[dict[str, Any], ...] = ()
+    for row in rows:
+        offered = tuple(row.get("tools", offered))
+        steps.append(_step_from(row, offered))
+    if final and steps and (end := steps[-1].result) is not None:
+        steps[-1] = replace(steps[-1], result=replace(end, success=final["success"], goal=final["goal"]))
+    return steps
+
+
+def _step_from(stored: Mapping[str, Any], tools: tuple[dict[str, Any], ...]) -> EpisodeStep:
     model, result, error = stored["model"], stored["environment"], stored["protocol_error"]
     turn = Turn(
         text=model["text"],
@@ -208,17 +261,11 @@ def _step_from(stored: Mapping[str, Any]) -> EpisodeStep:
     return EpisodeStep(
         turn=turn,
         action=stored["action"],
-        result=StepResult.from_record(result) if result else None,
+        result=_result_from(result) if result else None,
         protocol_error=f"{error['code']}: {error['message']}" if error else None,
         seconds=stored["seconds"],
+        tools=tools,
     )
-
-
-def _with_goal(steps: list[EpisodeStep], goal: dict[str, Any] | None) -> list[EpisodeStep]:
-    """The goal belongs to the terminal result, which is the last step's."""
-    if goal is None or not steps or steps[-1].result is None:
-        return steps
-    return [*steps[:-1], replace(steps[-1], result=replace(steps[-1].result, goal=goal))]
 
 
 def _final(episode: Episode) -> dict[str, Any] | None:
@@ -227,11 +274,11 @@ def _final(episode: Episode) -> dict[str, Any] | None:
         return None
     end = episode.steps[-1].result if episode.steps else None
     return {
+        **(end.extra if end else {}),
         "done": True,
         "reward": episode.reward,
         "success": episode.success,
         "reward_detail": episode.detail,
-        "purchase": end.purchase if end else None,
         "goal": end.goal if end else None,
         "termination_reason": episode.termination,
     }

@@ -15,7 +15,7 @@ from intraskill.core.progress import Reporter
 from intraskill.evaluate.policies import open_embedded
 from intraskill.evolution.coldstart import ColdStart
 from intraskill.evolution.proposer import open_analyst, rules_analyst
-from intraskill.families.shop.environment import open_world
+from intraskill.families.registry import open_family
 from intraskill.settings.files import load_settings
 from intraskill.storage.store import RunLock
 from intraskill.training.open_run import open_runner
@@ -40,7 +40,7 @@ def analyze(
     """
     with RunLock(out):
         start = _open(config, out, quiet)
-        parts = start.settings, start.source.catalog
+        parts = start.settings, start.family.catalog  # type: ignore[attr-defined]
         print_json(asyncio.run(start.analyze(open_analyst(*parts), tasks, rules_analyst(*parts))))
 
 
@@ -73,8 +73,8 @@ def gate(
 
 def _open(config: Path, out: Path, quiet: bool) -> ColdStart:
     settings = load_settings(config)
-    source = open_world(settings.environment, out.parent / ".worlds")
+    family = open_family(settings.environment, out.parent / ".worlds")
     policy = open_embedded(settings.policy)
-    runner = open_runner(settings.environment, settings.policy, source, policy)
+    runner = open_runner(settings.environment, settings.policy, family, policy)
     checkpoint = f"step-0000-{policy.identity()['weight_version']}"  # what training calls these weights
-    return ColdStart(settings, out, runner, source, checkpoint, Reporter(quiet))
+    return ColdStart(settings, out, runner, family, checkpoint, Reporter(quiet))

@@ -93,9 +93,12 @@ def environment(
 
     from intraskill.backends.slime.arguments import load_slime_settings
     from intraskill.families.shop.environment import world_files
+    from intraskill.families.shop.settings import ShopSettings as FamilyShopSettings
 
     settings = load_slime_settings(config)
     shop = settings.environment
+    if not isinstance(shop, FamilyShopSettings):
+        raise UserError(f"environment.family: {shop.family} has no HTTP service; only the shop has one")
     catalog, _ = world_files(shop.world, runs_dir / ".worlds")
     limits = ShopSettings(page_size=shop.page_size, rendering=shop.rendering, max_steps=shop.max_steps)
     slots = slots or settings.slime.concurrency

@@ -1,6 +1,6 @@
 """The closed error vocabulary: who is at fault decides what happens next.
 
-A **policy failure** (cut at the length limit, out of steps, wrong purchase) is data: the episode is scored and
+A **policy failure** (cut at the length limit, out of steps, wrong in the end) is data: the episode is scored and
 trained on, and no exception is raised for it. A **technical failure** (endpoint down, environment gone) says
 nothing about the policy: the episode is unscorable, is never given a reward of 0, and never trained on. A
 **user error** is something only the user can mend: one clear line, exit code 2, nothing lost. Anything else is

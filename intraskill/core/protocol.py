@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from intraskill.core.records import Reset, StepResult, Turn, TurnRequest
+from intraskill.core.records import Limit, Reset, StepResult, Turn, TurnRequest
 
 
 @runtime_checkable
 class Environment(Protocol):
     """One episode's environment. Raises `EnvironmentUnavailable` when it cannot answer."""
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         """Start the task. Raises `UserError` when the task id is unknown."""
 
     async def step(self, action: str) -> StepResult:
-        """Execute `search[...]` or `click[...]`; an invalid action is answered, not raised."""
+        """Execute an action as the family writes it; an invalid one is answered, not raised."""
 
-    async def terminate(self, reason: str) -> StepResult:
-        """End the episode with the standard zero-reward terminal `action_limit` or `generation_length`."""
+    async def terminate(self, reason: Limit) -> StepResult:
+        """End the episode with the standard zero-reward terminal; the agent loop has hit a limit."""
 
     async def close(self) -> None:
         """Give the slot back. Safe to call twice."""

@@ -8,6 +8,7 @@ log-probs are kept exactly as sampled; nothing here is ever re-tokenised.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,7 +17,10 @@ Message = dict[str, Any]  # one OpenAI chat message
 Tool = dict[str, Any]  # one OpenAI function tool
 
 FinishReason = Literal["stop", "length", "abort"]
-Termination = Literal["purchase", "action_limit", "generation_length"]
+Style = Literal["full", "compact"]  # of a prompt and its chunks; `compact` is for very small models
+ToolSchema = Literal["static", "dynamic"]  # the same tools on every turn, or those of the state
+Limit = Literal["action_limit", "generation_length"]  # endings by the agent loop; a family has others of its own
+LIMITS: tuple[Limit, ...] = ("action_limit", "generation_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,29 +86,25 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The public part of a fresh episode. `state` is the canonical observation, `observation` its rendering."""
+    """The public part of a fresh episode. `state` is the canonical observation, `observation` its rendering.
 
-    task_id: int
+    `extra` is what else the family shows at the start, under names of its own.
+    """
+
+    task_id: str
     instruction: str
-    persona: dict[str, Any] | None
     observation: str
     state: dict[str, Any]
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Reset:
-        """Read what the shop answers, which is what a trace keeps."""
-        return cls(
-            task_id=record["task_id"],
-            instruction=record["task_instruction"],
-            persona=record["user_persona"],
-            observation=record["observation"],
-            state=record["observation_state"],
-        )
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What the environment answered. `reward` is 0.0 until a purchase; `detail` carries the reward's parts."""
+    """What the environment answered. `reward` is 0.0 before the end; `detail` carries the reward's parts.
+
+    `extra` is what else the family says of the outcome, under names of its own; `goal` is the answer to the task, given
+    at the end only, for audits of local traces, and never shown to a policy.
+    """
 
     observation: str
     state: dict[str, Any]
@@ -112,31 +112,17 @@ class StepResult:
     reward: float
     detail: dict[str, Any]
     feedback: dict[str, Any]  # {"valid": bool, "code": reason code or "ok", "message": text}
-    purchase: dict[str, Any] | None = None
-    termination: Termination | None = None
-    goal: dict[str, Any] | None = None  # terminal only, for audits of local traces; never shown to a policy
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> StepResult:
-        """Read what the shop answers, which is what a trace keeps (the goal apart)."""
-        return cls(
-            observation=record["observation"],
-            state=record["observation_state"],
-            done=record["done"],
-            reward=record["reward"],
-            detail=record["reward_detail"],
-            feedback=record["action_feedback"],
-            purchase=record["purchase"],
-            termination=record["termination_reason"],
-            goal=record.get("goal"),
-        )
+    success: bool = False
+    termination: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    goal: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeJob:
     """One attempt at one task; all four fields together identify it."""
 
-    task_id: int
+    task_id: str
     sample_id: int
     seed: int
     split: str
@@ -145,16 +131,44 @@ class EpisodeJob:
     def episode_id(self) -> str:
         return f"task-{self.task_id}__sample-{self.sample_id}"
 
+    def record(self) -> dict[str, Any]:
+        """The job as a trace holds it."""
+        task_id = stored_task_id(self.task_id)
+        return {"task_id": task_id, "sample_id": self.sample_id, "seed": self.seed, "split": self.split}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> EpisodeJob:
+        return cls(str(record["task_id"]), record["sample_id"], record["seed"], record["split"])
+
+
+_PLAIN_NUMBER = re.compile(r"(0|[1-9][0-9]*)\Z")
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def stored_task_id(task_id: str) -> int | str:
+    """The id as a trace holds it: a plain number is written as one."""
+    return int(task_id) if _PLAIN_NUMBER.match(task_id) else task_id
+
+
+def task_order(task_id: str) -> tuple[Any, ...]:
+    """Sort key of task ids: digits in them count as numbers, so `9` comes before `10`, `room-2` before `room-10`."""
+    parts = _DIGITS.split(task_id)  # text and digits in turn, text first
+    return (*((text, int(digits)) for text, digits in zip(parts[::2], (*parts[1::2], "-1"))), task_id)
+
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStep:
-    """One unit of the action budget: the turn and either what the environment said or the protocol error."""
+    """One unit of the action budget: the turn and either what the environment said or the protocol error.
+
+    `tools` are those the turn was offered.
+    """
 
     turn: Turn
     action: str | None  # canonical action, None when the turn never reached the environment
     result: StepResult | None
     protocol_error: str | None = None
     seconds: float = 0.0
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +184,7 @@ class Episode:
     reward: float
     success: bool
     detail: dict[str, Any]
-    termination: Termination | None
+    termination: str | None
     error: dict[str, str] | None = None  # {"stage", "type", "message"}
     started_at: str = ""
     seconds: float = 0.0
@@ -194,7 +208,7 @@ class Group:
     """G sibling episodes of one task under one assignment."""
 
     index: int
-    task_id: int
+    task_id: str
     assignment: Assignment
     episodes: tuple[Episode, ...]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.core.errors import UserError
+from intraskill.core.records import task_order
 from intraskill.evaluate.episode_table import OUTCOMES, EpisodeTable
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.plan import CONDITIONS, protocol_differences
@@ -50,7 +51,7 @@ def compare(
             f"{a.path} and {b.path} ran under different protocols ({'; '.join(differences)}); evaluate both with "
             "the same settings"
         )
-    tasks = sorted(a.table.complete_tasks() & b.table.complete_tasks())
+    tasks = sorted(a.table.complete_tasks() & b.table.complete_tasks(), key=task_order)
     wanted = len({job.task_id for job in a.table.jobs})
     if not partial:
         _require_coverage(a, b)
@@ -65,7 +66,7 @@ def compare(
 
 
 def compare_tables(
-    a: EpisodeTable, b: EpisodeTable, tasks: list[int], *, seed: int = 0, samples: int = SAMPLES
+    a: EpisodeTable, b: EpisodeTable, tasks: list[str], *, seed: int = 0, samples: int = SAMPLES
 ) -> dict[str, Any]:
     """Paired statistics of every metric over `tasks`."""
     if not tasks:

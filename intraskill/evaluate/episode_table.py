@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intraskill.core.errors import StateCorrupted
-from intraskill.core.records import EpisodeJob
+from intraskill.core.records import EpisodeJob, task_order
 from intraskill.rollout.episode_numbers import TraceNumbers
 
 Column = NDArray[np.float64]
@@ -44,15 +44,17 @@ class EpisodeTable:
     def completed(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.values["reward"])
 
-    def task_means(self, name: str) -> dict[int, float]:
+    def task_means(self, name: str) -> dict[str, float]:
         """Mean of a column over each task's completed episodes; tasks without any are left out."""
         values, done = self.values[name], self.completed
-        tasks = np.array([job.task_id for job in self.jobs])[done]
-        ids, places = np.unique(tasks, return_inverse=True)
+        tasks = [job.task_id for job, kept in zip(self.jobs, done) if kept]
+        ids = sorted(set(tasks), key=task_order)
+        index = {task: place for place, task in enumerate(ids)}
+        places = np.array([index[task] for task in tasks], dtype=np.int64)
         sums = np.bincount(places, weights=values[done], minlength=len(ids))
-        return dict(zip(ids.tolist(), (sums / np.bincount(places, minlength=len(ids))).tolist()))
+        return dict(zip(ids, (sums / np.bincount(places, minlength=len(ids))).tolist()))
 
-    def complete_tasks(self) -> set[int]:
+    def complete_tasks(self) -> set[str]:
         """The tasks all of whose episodes completed."""
         missing = {job.task_id for job, done in zip(self.jobs, self.completed) if not done}
         return {job.task_id for job in self.jobs} - missing

@@ -19,7 +19,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ import orjson
 from intraskill.core.errors import UserError
 from intraskill.core.records import EpisodeJob
 from intraskill.evaluate.episode_table import COMPONENTS, TOKENS
-from intraskill.families.shop.tools import build_tools
 from intraskill.rollout.episode_numbers import StepNumbers, TraceNumbers, read_numbers
 from intraskill.storage.store import JsonlLog, decode_record, encode, write_json_atomic
 
@@ -133,7 +132,7 @@ class _Keeper:
     with_errors: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     splits: Counter[str] = field(default_factory=Counter)
-    tasks: set[int] = field(default_factory=set)
+    tasks: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
 
     def records(self, logs: Mapping[str, JsonlLog]) -> Iterator[dict[str, Any]]:
@@ -163,19 +162,19 @@ class _Keeper:
         return None
 
     def _record(self, log: str, trace: Mapping[str, Any]) -> dict[str, Any]:
-        job = trace["job"]
-        self.splits[job["split"]] += 1
-        self.tasks.add(job["task_id"])
+        job = EpisodeJob.from_record(trace["job"])
+        self.splits[job.split] += 1
+        self.tasks.add(job.task_id)
         self.with_errors += any(step["protocol_error"] for step in trace["steps"])
         provenance = {key: trace["provenance"].get(key) for key in _PUBLISHED_PROVENANCE}
         skills = [skill["skill_id"] for skill in trace["selected_skills"]]
         return {
             "messages": trace["conversation"],
-            "tools": list(build_tools({}, "static")),
+            "tools": trace["steps"][0]["tools"],
             "provenance": {
-                "episode_id": EpisodeJob(**job).episode_id,
+                "episode_id": job.episode_id,
                 "log": log,
-                **job,
+                **asdict(job),
                 **{key: trace[key] for key in ("step", "group_index") if key in trace},
                 "skill_ids": skills,
                 "model": trace["provenance"].get("policy", {}).get("model"),

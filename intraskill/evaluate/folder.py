@@ -14,7 +14,7 @@ from typing import Any
 
 import intraskill
 from intraskill.core.errors import UserError
-from intraskill.core.records import EpisodeJob
+from intraskill.core.records import EpisodeJob, stored_task_id
 from intraskill.evaluate.plan import EvalPlan
 from intraskill.storage.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
 
@@ -52,7 +52,7 @@ class EvalFolder:
                 "fingerprint": plan.fingerprint,
                 "semantic": plan.semantic,
                 "settings": plan.settings.model_dump(mode="json"),
-                "jobs": [(job.task_id, job.sample_id, job.seed) for job in plan.jobs],
+                "jobs": [(stored_task_id(job.task_id), job.sample_id, job.seed) for job in plan.jobs],
                 "versions": {"intraskill": intraskill.__version__, "python": platform.python_version()},
             },
         )
@@ -71,4 +71,4 @@ class EvalFolder:
 def manifest_jobs(manifest: Mapping[str, Any]) -> tuple[EpisodeJob, ...]:
     """The frozen job list."""
     split = manifest["semantic"]["split"]["name"]
-    return tuple(EpisodeJob(task, sample, seed, split) for task, sample, seed in manifest["jobs"])
+    return tuple(EpisodeJob(str(task), sample, seed, split) for task, sample, seed in manifest["jobs"])

@@ -18,11 +18,10 @@ from typing import Any
 
 from intraskill.assets import bank_path, model_directory
 from intraskill.core.errors import UserError
-from intraskill.core.records import EpisodeJob
+from intraskill.core.records import EpisodeJob, task_order
 from intraskill.core.seeds import stable_seed
 from intraskill.evaluate.settings import EvalPolicySettings, EvalSettings
-from intraskill.families.shop.environment import ShopSource
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.base import TaskFamily
 from intraskill.policies.openai import check_endpoint
 from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.store import describe_difference, fingerprint
@@ -50,9 +49,9 @@ class EvalPlan:
         return "skill-free" if self.bank is None else "equipped"
 
 
-def make_plan(settings: EvalSettings, source: ShopSource) -> EvalPlan:
+def make_plan(settings: EvalSettings, family: TaskFamily) -> EvalPlan:
     """The plan of `settings` in this world. Raises `UserError` for what cannot be run."""
-    tasks = tuple(getattr(source.splits(), settings.split))
+    tasks = getattr(family.splits(), settings.split)
     jobs = plan_jobs(tasks, settings)
     bank = _read_bank(settings.skills.path)
     policy, sampling = settings.policy, settings.policy.sampling.model_dump()
@@ -65,9 +64,9 @@ def make_plan(settings: EvalSettings, source: ShopSource) -> EvalPlan:
             "repeats": settings.repeats,
             "sha256": fingerprint([(job.task_id, job.sample_id, job.seed) for job in jobs]),
         },
-        "environment": source.identity(),
+        "environment": family.identity(),
         "max_steps": settings.environment.max_steps,
-        "prompt_sha256": prompt_template(policy.prompt).sha256,
+        "prompt_sha256": family.prompt(policy.prompt).sha256,
         "tool_schema": policy.tool_schema,
         "sampling": {**sampling, "extra_body": policy.extra_body},
         "model": _model(policy),
@@ -77,17 +76,17 @@ def make_plan(settings: EvalSettings, source: ShopSource) -> EvalPlan:
     return EvalPlan(settings, bank, jobs, semantic)
 
 
-def plan_jobs(task_ids: Sequence[int], settings: EvalSettings) -> tuple[EpisodeJob, ...]:
+def plan_jobs(task_ids: Sequence[str], settings: EvalSettings) -> tuple[EpisodeJob, ...]:
     """The jobs in ascending (task, sample) order."""
     if settings.sample_size is None:
-        drawn = sorted(task_ids)
+        drawn = sorted(task_ids, key=task_order)
     elif settings.sample_size > len(task_ids):
         raise UserError(
             f"sample_size is {settings.sample_size} but the {settings.split} split has {len(task_ids)} tasks; lower it"
         )
     else:
-        ranked = sorted(task_ids, key=lambda task: (stable_seed("sample", settings.seed, task), task))
-        drawn = sorted(ranked[: settings.sample_size])
+        ranked = sorted(task_ids, key=lambda task: (stable_seed("sample", settings.seed, task), task_order(task)))
+        drawn = sorted(ranked[: settings.sample_size], key=task_order)
     if not drawn:
         raise UserError(f"the {settings.split} split is empty; there is nothing to evaluate")
     return tuple(
@@ -108,7 +107,7 @@ def plan_record(plan: EvalPlan) -> dict[str, Any]:
         "checkpoint_id": plan.settings.policy.checkpoint_id,
         "episodes": len(plan.jobs),
         "tasks": len({job.task_id for job in plan.jobs}),
-        "first_task_ids": sorted({job.task_id for job in plan.jobs})[:5],
+        "first_task_ids": sorted({job.task_id for job in plan.jobs}, key=task_order)[:5],
         "jobs_sha256": semantic["jobs"]["sha256"],
         "prompt_sha256": semantic["prompt_sha256"],
         "skills": semantic["skills"],

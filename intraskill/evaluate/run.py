@@ -18,18 +18,17 @@ from intraskill.evaluate.plan import EvalPlan, check_guards, make_plan
 from intraskill.evaluate.policies import open_policy
 from intraskill.evaluate.settings import EvalSettings
 from intraskill.evaluate.summarize import write_summary
-from intraskill.families.shop.environment import open_world
+from intraskill.families.base import TaskFamily
+from intraskill.families.registry import open_family
 from intraskill.policies.openai import OpenAIPolicy
 from intraskill.rollout.jobs import PlannedEpisode, run_jobs, run_rolling
-from intraskill.rollout.runner import EnvironmentSource
 from intraskill.storage.store import RunLock
 from intraskill.training.open_run import open_runner
 
 
 def plan_evaluation(settings: EvalSettings, runs_dir: Path) -> EvalPlan:
     """The plan alone: no model is loaded and no service is asked."""
-    offline = settings.environment.model_copy(update={"url": None})
-    return make_plan(settings, open_world(offline, runs_dir / ".worlds"))
+    return make_plan(settings, open_family(settings.environment.offline(), runs_dir / ".worlds"))
 
 
 def run_evaluation(
@@ -46,13 +45,13 @@ def run_evaluation(
 
     Raises `IntraSkillError` when episodes could not be scored even after retries; what was scored is kept.
     """
-    source = open_world(settings.environment, worlds or path.parent / ".worlds")
-    plan = make_plan(settings, source)
+    family = open_family(settings.environment, worlds or path.parent / ".worlds")
+    plan = make_plan(settings, family)
     check_guards(plan, final_test)
     folder = EvalFolder(path)
     with RunLock(path):
         folder.claim(plan, final_test)
-        asyncio.run(run_plan(plan, folder, source, policy or open_policy(settings.policy), reporter))
+        asyncio.run(run_plan(plan, folder, family, policy or open_policy(settings.policy), reporter))
         summary = write_summary(folder)
     coverage = summary["coverage"]
     if coverage["completed"] < coverage["requested"]:
@@ -64,12 +63,10 @@ def run_evaluation(
     return summary
 
 
-async def run_plan(
-    plan: EvalPlan, folder: EvalFolder, source: EnvironmentSource, policy: Policy, reporter: Reporter
-) -> None:
+async def run_plan(plan: EvalPlan, folder: EvalFolder, family: TaskFamily, policy: Policy, reporter: Reporter) -> None:
     """Run every job of the plan that the folder's traces do not complete."""
     settings = plan.settings
-    runner = open_runner(settings.environment, settings.policy, source, policy)
+    runner = open_runner(settings.environment, settings.policy, family, policy)
     chunks = plan.bank.chunks if plan.bank else ()
     plans = [PlannedEpisode(job, chunks) for job in plan.jobs]
     provenance = {

@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from intraskill.settings.models import EnvironmentSettings, PolicySettings, Settings, Url, VariableName
+from intraskill.core.settings import Settings, Url, VariableName
+from intraskill.families.registry import DEFAULT, AnyFamilySettings
+from intraskill.settings.models import PolicySettings
 
 SplitName = Literal["train", "val", "test"]
 
@@ -49,5 +51,5 @@ class EvalSettings(Settings):
     seed: int = Field(0, description="decides the drawn tasks and every episode's seed")
     concurrency: int = Field(32, ge=1, description="episodes at a time")
     skills: SkillSettings = SkillSettings()
-    environment: EnvironmentSettings = EnvironmentSettings()
+    environment: AnyFamilySettings = DEFAULT
     policy: EvalPolicySettings = EvalPolicySettings()

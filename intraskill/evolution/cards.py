@@ -31,7 +31,7 @@ Channel = Literal["failure", "success"]
 class PrivilegedAudit:
     """What only an auditor may read. `repair` are the actions that bought `purchase`, judged in `reward_detail`."""
 
-    task_id: int
+    task_id: str
     episode_id: str
     split: str
     category: str = ""

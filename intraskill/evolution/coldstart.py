@@ -37,7 +37,8 @@ from intraskill.evolution.compiler import (
     dropped_record,
 )
 from intraskill.evolution.firewall import Facts, catalog_facts, release
-from intraskill.families.shop.environment import ShopSource
+from intraskill.families.base import TaskFamily
+from intraskill.families.shop.family import Shop
 from intraskill.gate.run import GateProtocol, GateResult, run_gate
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
@@ -59,19 +60,21 @@ class ColdStart:
         settings: RunSettings,
         folder: Path,
         runner: EpisodeRunner,
-        source: ShopSource,
+        family: TaskFamily,
         checkpoint: str,
         reporter: Reporter,
     ) -> None:
-        self.settings, self.folder, self.runner, self.source = settings, folder, runner, source
+        self.settings, self.folder, self.runner, self.family = settings, folder, runner, family
         self.checkpoint, self.reporter = checkpoint, reporter
-        self.facts: Facts = catalog_facts(source.catalog, source.splits().train)
+        if not isinstance(family, Shop):
+            raise UserError("environment.family: a cold start needs the shop")
+        self.facts: Facts = catalog_facts(family.catalog, family.splits().train)
         _claim(folder, settings, checkpoint)
 
     async def analyze(self, failures: Analyst, tasks: int, successes: Analyst | None = None) -> dict[str, Any]:
         """Play and analyse the first `tasks` training tasks; returns counts. One analyst may serve both channels."""
         analysts: dict[Channel, Analyst] = {"failure": failures, "success": successes or failures}
-        ids = self.source.splits().train[:tasks]
+        ids = self.family.splits().train[:tasks]
         await self._play("episodes", ids, "train", Bank())
         log = JsonlLog(self.folder / "cards.jsonl")
         known = {row["card_id"] for row in log.read()}
@@ -135,7 +138,7 @@ class ColdStart:
         self._reserve("gate_a/draft_bank.json", draft)
         gate = self.settings.gate
         plan = GateProtocol(
-            task_ids=tuple(self.source.splits().val[: gate.tasks]),
+            task_ids=tuple(self.family.splits().val[: gate.tasks]),
             budget=gate.budget,
             estimator=gate.estimator,
             seed=self.settings.seed,
@@ -149,7 +152,7 @@ class ColdStart:
     async def _gate_b(self, bank: Bank) -> dict[str, Any]:
         """The frozen bank against no bank, on the test tasks; the result decides nothing here."""
         self._reserve("gate_b/frozen_bank.json", bank)
-        tasks = self.source.splits().test
+        tasks = self.family.splits().test
         bare = await self._play("gate_b/bare", tasks, "test", Bank())
         equipped = await self._play("gate_b/equipped", tasks, "test", bank)
         pairs = [(a, b) for a, b in zip(bare, equipped) if a.completed and b.completed]
@@ -170,7 +173,7 @@ class ColdStart:
         elif read_bank(path) != bank:
             raise UserError(f"{path.parent} measured another bank than this one; move it away and start again")
 
-    async def _play(self, name: str, tasks: Sequence[int], split: str, bank: Bank) -> list[Outcome]:
+    async def _play(self, name: str, tasks: Sequence[str], split: str, bank: Bank) -> list[Outcome]:
         seed = self.settings.seed
         jobs = [EpisodeJob(task, 0, stable_seed("coldstart", name, seed, task), split) for task in tasks]
         plans = [PlannedEpisode(job, bank.chunks) for job in jobs]
@@ -178,9 +181,9 @@ class ColdStart:
         with self.reporter.bar(f"cold start: {name}", len(plans)) as bar:
             return await run_jobs(self.runner, plans, JsonlLog(self.folder / f"{name}.jsonl"), provenance, WAVE, bar)
 
-    def _cases(self, task_ids: set[int]) -> list[Case]:
+    def _cases(self, task_ids: set[str]) -> list[Case]:
         rows = JsonlLog(self.folder / "episodes.jsonl").read()
-        played = [row for row in rows if row["status"] == "completed" and row["job"]["task_id"] in task_ids]
+        played = [row for row in rows if row["status"] == "completed" and str(row["job"]["task_id"]) in task_ids]
         return [
             Case(row, Bank(), self.checkpoint, 0, row["job"]["task_id"], _channel(row["final"]["success"]))
             for row in played

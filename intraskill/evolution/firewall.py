@@ -84,9 +84,9 @@ class Facts:
     """What the whole catalog must keep to itself. `train_ids` are the only tasks evidence may come from."""
 
     asins: frozenset[str]
-    task_ids: frozenset[int]
+    task_ids: frozenset[str]
     titles: TitleIndex
-    train_ids: frozenset[int]
+    train_ids: frozenset[str]
 
     @cached_property
     def long_asins(self) -> tuple[str, ...]:
@@ -94,11 +94,11 @@ class Facts:
         return tuple(word for word in map(squeezed, self.asins) if len(word) >= _LONG_NAME)
 
 
-def catalog_facts(catalog: Catalog, train_ids: Sequence[int]) -> Facts:
+def catalog_facts(catalog: Catalog, train_ids: Sequence[str]) -> Facts:
     """The facts of a catalog; made once a run."""
     return Facts(
         asins=frozenset(asin.lower() for asin in catalog.products) | {item.asin.lower() for item in catalog.excluded},
-        task_ids=frozenset(catalog.tasks),
+        task_ids=frozenset(map(str, catalog.tasks)),
         titles=TitleIndex(product.title for product in catalog.products.values()),
         train_ids=frozenset(train_ids),
     )
@@ -111,7 +111,7 @@ def release(card: Card, facts: Facts) -> tuple[Lesson | None, tuple[Hit, ...]]:
         return None, ()
     hits = list(check(abstraction, facts, card.privileged_audit))
     if card.privileged_audit.task_id not in facts.train_ids or card.privileged_audit.split != "train":
-        hits.append(Hit("foreign_split", "task", str(card.privileged_audit.task_id)))
+        hits.append(Hit("foreign_split", "task", card.privileged_audit.task_id))
     if hits:
         return None, tuple(hits)
     if outcome == "PROPOSE_ADD":
@@ -172,7 +172,7 @@ def _identifiers(text: str, facts: Facts) -> Iterator[tuple[str, str]]:
         elif len(re.sub(r"\D", "", joined)) >= _LONG_DIGITS or (len(joined) >= _LONG_MIXED and _is_mixed(joined)):
             yield "long_identifier", word
     for number in _NUMBER.findall(text):
-        if "." not in number and int(number) in facts.task_ids:
+        if "." not in number and str(int(number)) in facts.task_ids:
             yield "task_id", number
 
 

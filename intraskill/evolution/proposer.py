@@ -45,8 +45,10 @@ from intraskill.evolution.compiler import (
 )
 from intraskill.evolution.firewall import Facts, catalog_facts, release
 from intraskill.evolution.ledger import Ledger, LedgerRow
+from intraskill.families.base import TaskFamily
 from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.families.shop.environment import InProcessShop
+from intraskill.families.shop.family import Shop
 from intraskill.gate.interventions import Candidate
 from intraskill.gate.run import GateResult
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
@@ -202,14 +204,13 @@ class Proposer:
         return self._folder.round_dir(round_index) / "analysis" / name
 
 
-def open_proposer(
-    settings: RunSettings, folder: RunFolder, catalog: Catalog, train_ids: Sequence[int]
-) -> CandidateSource:
+def open_proposer(settings: RunSettings, folder: RunFolder, family: TaskFamily) -> CandidateSource:
     """The source of candidates that the settings ask for."""
-    if settings.analyst.kind == "none":
+    if settings.analyst.kind == "none" or not isinstance(family, Shop):
         return NoCandidates()
+    catalog = family.catalog
     limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.prompt)
-    facts = catalog_facts(catalog, train_ids)
+    facts = catalog_facts(catalog, family.splits().train)
     analyst = open_analyst(settings, catalog)
     if not isinstance(analyst, LlmAnalyst):
         return Proposer(folder, analyst, facts, limits)
@@ -236,7 +237,7 @@ def rules_analyst(settings: RunSettings, catalog: Catalog) -> RulesAnalyst:
     return RulesAnalyst(_world(settings, catalog), settings.policy.prompt)
 
 
-def _world(settings: RunSettings, catalog: Catalog) -> AnalystWorld:
+def _world(settings: Any, catalog: Catalog) -> AnalystWorld:
     """A world of the analyst's own, in process."""
     environment = settings.environment
     shop = ShopSettings(

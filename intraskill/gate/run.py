@@ -34,7 +34,7 @@ CONTRIBUTIONS_SCHEMA = "intraskill-contributions-v1"
 class GateProtocol:
     """What one gate runs. `round_index` -1 is Gate A, `checkpoint` names the weights, `wave_size` is in episodes."""
 
-    task_ids: tuple[int, ...]
+    task_ids: tuple[str, ...]
     budget: int
     estimator: str
     seed: int

@@ -5,7 +5,7 @@ write it (`call_text` writes a call). The state is what a real policy reads from
 see it, the policy has to watch the environment of its episode:
 
     policy = ScriptedPolicy(reply)
-    episode = await run_episode(job, policy.watch(env), policy, ...)
+    episode = await run_episode(job, family, policy.watch(env), policy, ...)
 
 With a chat template, calls are read in its format and turns carry token ids exactly as a token policy's would
 (log-probs 0), so a demonstration becomes a training segment by the very code that makes one of a sampled episode.
@@ -20,7 +20,7 @@ from intraskill.agent.call_formats import QWEN3_CODER
 from intraskill.agent.parsing import parse_reply
 from intraskill.core.errors import PolicyUnavailable
 from intraskill.core.protocol import Environment
-from intraskill.core.records import Message, Reset, StepResult, Turn, TurnRequest
+from intraskill.core.records import Limit, Message, Reset, StepResult, Turn, TurnRequest
 from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.token import Generation, next_prompt_ids, turn_from
 
@@ -81,7 +81,7 @@ class _Watched:
         self._env = env
         self._policy = policy
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         reset = await self._env.reset(task_id)
         self._policy.state = reset.state
         return reset
@@ -91,7 +91,7 @@ class _Watched:
         self._policy.state = result.state
         return result
 
-    async def terminate(self, reason: str) -> StepResult:
+    async def terminate(self, reason: Limit) -> StepResult:
         return await self._env.terminate(reason)
 
     async def close(self) -> None:

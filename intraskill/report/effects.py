@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from intraskill.core.records import task_order
 from intraskill.report.run_data import RunData, gate_dir
 from intraskill.rollout.jobs import Outcome, completed_outcomes
 from intraskill.stats.paired import paired_difference
@@ -49,7 +50,7 @@ def _effect(first: Path, second: Path) -> Effect | None:
     if not (first.exists() and second.exists()):
         return None
     before, after = _by_task(first), _by_task(second)
-    shared = sorted(before.keys() & after.keys())
+    shared = sorted(before.keys() & after.keys(), key=task_order)
     if len(shared) < 2:
         return None
     paired = paired_difference([before[task].success for task in shared], [after[task].success for task in shared])
@@ -57,5 +58,5 @@ def _effect(first: Path, second: Path) -> Effect | None:
     return Effect(paired.difference, paired.difference - error, paired.difference + error, paired.pairs)
 
 
-def _by_task(path: Path) -> dict[int, Outcome]:
+def _by_task(path: Path) -> dict[str, Outcome]:
     return {outcome.task_id: outcome for outcome in completed_outcomes(JsonlLog(path)).values()}

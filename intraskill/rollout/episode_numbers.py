@@ -66,7 +66,7 @@ class Times(msgspec.Struct, gc=False):
 
 
 class JobNumbers(msgspec.Struct, gc=False):
-    task_id: int
+    task_id: int | str
     sample_id: int
     seed: int
     split: str
@@ -82,7 +82,7 @@ class TraceNumbers(msgspec.Struct):
     """One stored attempt. `final` is None for a technical failure, whose outcome means nothing."""
 
     schema: str
-    job: JobNumbers
+    stored_job: JobNumbers = msgspec.field(name="job")
     status: str
     steps: list[StepNumbers]
     final: FinalNumbers | None
@@ -96,8 +96,13 @@ class TraceNumbers(msgspec.Struct):
         return self.status == "completed"
 
     @property
+    def job(self) -> EpisodeJob:
+        stored = self.stored_job
+        return EpisodeJob(str(stored.task_id), stored.sample_id, stored.seed, stored.split)
+
+    @property
     def episode_id(self) -> str:
-        return EpisodeJob(self.job.task_id, self.job.sample_id, self.job.seed, self.job.split).episode_id
+        return self.job.episode_id
 
 
 def read_numbers(log: JsonlLog) -> Iterator[TraceNumbers]:

@@ -22,7 +22,7 @@ class GroupPlan:
     """A group before it ran: its index in the run, its task, and the chunks all siblings will see."""
 
     index: int
-    task_id: int
+    task_id: str
     assignment: Assignment
 
 

@@ -42,7 +42,7 @@ class Outcome:
     """What statistics need of one finished episode, whether it just ran or was read back from its trace."""
 
     episode_id: str
-    task_id: int
+    task_id: str
     completed: bool
     reward: float
     success: bool
@@ -186,10 +186,10 @@ def completed_outcomes(log: JsonlLog) -> dict[str, Outcome]:
 
 def outcome(row: Mapping[str, Any]) -> Outcome:
     """The outcome of one trace."""
-    job, final = row["job"], row["final"] or {}
+    job, final = EpisodeJob.from_record(row["job"]), row["final"] or {}
     return Outcome(
-        episode_id=EpisodeJob(job["task_id"], job["sample_id"], job["seed"], job["split"]).episode_id,
-        task_id=job["task_id"],
+        episode_id=job.episode_id,
+        task_id=job.task_id,
         completed=row["status"] == "completed",
         reward=float(final.get("reward", 0.0)),
         success=bool(final.get("success", False)),

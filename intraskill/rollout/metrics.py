@@ -11,11 +11,10 @@ import math
 from collections.abc import Sequence
 
 from intraskill.core.records import Episode, Group
+from intraskill.families.base import TaskFamily
 from intraskill.rollout.filter import Verdict
 from intraskill.rollout.triage import Triage
 from intraskill.skills.curriculum import Curriculum
-
-PREFIX = "rollout/shopsim/"
 
 
 def mean(values: Sequence[float]) -> float:
@@ -32,20 +31,22 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def step_metrics(
+    family: TaskFamily,
     groups: Sequence[Group],
     verdicts: Sequence[Verdict],
     triages: Sequence[Triage],
     retries: Sequence[Episode],
     curriculum: Curriculum,
 ) -> dict[str, float]:
-    """All `rollout/shopsim/*` metrics of one step. `verdicts` and `triages` run parallel to `groups`."""
-    values = _outcomes(groups, verdicts) | _assistance(groups, curriculum) | _frontier(groups, triages, retries)
+    """All rollout metrics of one step, under the family's prefix. `verdicts` and `triages` run parallel to `groups`."""
+    values = _outcomes(groups, verdicts) | _reward_parts(family, groups)
+    values |= _assistance(groups, curriculum) | _frontier(groups, triages, retries)
     kept = verdicts.count("kept")
     for kind, name in (("technical", "technical"), ("zero_std", "zero_std")):
         count = verdicts.count(kind)
         values[f"{name}_group_drop_count"] = count
         values[f"{name}_group_drop_rate"] = count / max(1, kept + count)
-    return {PREFIX + name: float(value) for name, value in values.items()}
+    return {family.settings.metric_prefix + name: float(value) for name, value in values.items()}
 
 
 def _outcomes(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> dict[str, float]:
@@ -59,10 +60,17 @@ def _outcomes(groups: Sequence[Group], verdicts: Sequence[Verdict]) -> dict[str,
         "train_group_count": len(trained),
         "scored_rate": len(scored) / max(1, len(episodes)),
         "reward_mean": mean([episode.reward for episode in scored]),
-        "strict_reward_mean": mean([float(episode.detail.get("r_strict", episode.reward)) for episode in scored]),
         "success_rate": mean([float(episode.success) for episode in scored]),
         "steps_mean": mean([len(episode.steps) for episode in scored]),
         "protocol_error_rate": mean([float(step.protocol_error is not None) for e in scored for step in e.steps]),
+    }
+
+
+def _reward_parts(family: TaskFamily, groups: Sequence[Group]) -> dict[str, float]:
+    scored = [episode for group in groups for episode in group.episodes if episode.scorable]
+    return {
+        name: mean([float(episode.detail.get(part, episode.reward)) for episode in scored])
+        for name, part in family.settings.mean_parts.items()
     }
 
 

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from intraskill.agent.episode import EpisodeSettings, run_episode
-from intraskill.core.protocol import Environment, Policy
+from intraskill.core.protocol import Policy
 from intraskill.core.records import Episode, EpisodeJob
-from intraskill.families.shop.prompts import PromptTemplate
+from intraskill.families.base import Prompt, TaskFamily
 from intraskill.skills.bank import Chunk
-
-
-class EnvironmentSource(Protocol):
-    """Makes environments, one per episode."""
-
-    def new_environment(self) -> Environment: ...
-
-    def identity(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
 class EpisodeRunner:
     """Runs single episodes; training, retries, the gate and evaluations all go through `run`."""
 
-    source: EnvironmentSource
+    family: TaskFamily
     policy: Policy
-    template: PromptTemplate
+    prompt: Prompt
     settings: EpisodeSettings
 
     async def run(self, job: EpisodeJob, chunks: Sequence[Chunk], group: str) -> Episode:
         """One episode in a fresh environment; `group` names the siblings that share its prompt."""
-        environment = self.source.new_environment()
-        return await run_episode(job, environment, self.policy, self.template, chunks, self.settings, group)
+        env = self.family.new_environment(job)
+        return await run_episode(job, self.family, env, self.policy, self.prompt, chunks, self.settings, group)
 
     def greedy(self) -> EpisodeRunner:
         """The same runner at temperature 0."""
@@ -45,8 +37,8 @@ class EpisodeRunner:
         sampling = self.settings.sampling
         return {
             "policy": self.policy.identity(),
-            "environment": self.source.identity(),
-            "prompt_sha256": self.template.sha256,
+            "environment": self.family.identity(),
+            "prompt_sha256": self.prompt.sha256,
             "tool_schema": self.settings.tool_schema,
             "max_steps": self.settings.max_steps,
             "sampling": {

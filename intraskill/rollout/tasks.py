@@ -11,24 +11,26 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from intraskill.core.records import task_order
+
 
 class TaskStream:
     """Serves task ids; `state()` and `restored()` make it survive a kill."""
 
-    def __init__(self, task_ids: Sequence[int], seed: int) -> None:
+    def __init__(self, task_ids: Sequence[str], seed: int) -> None:
         if not task_ids:
             raise ValueError("a task stream needs at least one task")
-        self.task_ids = tuple(sorted(task_ids))
+        self.task_ids = tuple(sorted(task_ids, key=task_order))
         self.seed = seed
         self.epoch = 0
         self.position = 0
-        self.returned: list[int] = []
+        self.returned: list[str] = []
 
-    def take(self, count: int) -> list[int]:
+    def take(self, count: int) -> list[str]:
         """The next `count` task ids."""
         return [self._next() for _ in range(count)]
 
-    def give_back(self, task_ids: Sequence[int]) -> None:
+    def give_back(self, task_ids: Sequence[str]) -> None:
         """Put the tasks of aborted groups back at the head, in their order."""
         self.returned = [*task_ids, *self.returned]
 
@@ -36,9 +38,9 @@ class TaskStream:
         return {"epoch": self.epoch, "position": self.position, "returned": list(self.returned)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.epoch, self.position, self.returned = state["epoch"], state["position"], list(state["returned"])
+        self.epoch, self.position, self.returned = state["epoch"], state["position"], list(map(str, state["returned"]))
 
-    def _next(self) -> int:
+    def _next(self) -> str:
         if self.returned:
             return self.returned.pop(0)
         order = self._order(self.epoch)
@@ -48,7 +50,7 @@ class TaskStream:
             self.epoch, self.position = self.epoch + 1, 0
         return task_id
 
-    def _order(self, epoch: int) -> list[int]:
+    def _order(self, epoch: int) -> list[str]:
         order = list(self.task_ids)
         random.Random(f"intraskill-tasks:{self.seed}:{epoch}").shuffle(order)
         return order

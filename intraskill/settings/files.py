@@ -22,6 +22,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from intraskill.core.errors import UserError
+from intraskill.families.registry import FAMILIES, SETTINGS
 from intraskill.settings.models import RunSettings
 from intraskill.storage.user_files import read_user_text
 
@@ -129,8 +130,8 @@ def _first_problem(error: ValidationError, lines: dict[Key, int], path: Path | s
     """The problem that stands first in the file, as one line, and how many more there are."""
     problems = []
     for details in error.errors(include_url=False):
-        key = tuple(details["loc"])
-        what = _explain(details, key, model)
+        section, key = _place(details["loc"], model)
+        what = _explain(details, key, model, section)
         if details["type"] == "value_error":
             key = _mentioned(what, key, lines)
             what = what.removeprefix(f"{_dotted(key)}: ")
@@ -141,20 +142,38 @@ def _first_problem(error: ValidationError, lines: dict[Key, int], path: Path | s
     return " ".join(f"{path}:{line}: {where}{what}{more}".split())
 
 
-def _explain(details: Any, key: Key, model: type[BaseModel]) -> str:
+def _place(loc: Key, model: type[BaseModel]) -> tuple[type[BaseModel], Key]:
+    """The class of the section a problem is in, and the key as the file has it.
+
+    Where the class of a section is chosen by a task family's name, that name stands in `loc` behind the section's.
+    """
+    section: type[BaseModel] | None = model
+    key: Key = ()
+    for part in loc[:-1]:
+        if section is None and part in SETTINGS:
+            section = SETTINGS[str(part)]
+            continue
+        key = (*key, part)
+        section = _model_of(section, str(part)) if section is not None else None
+    return section or model, (*key, *loc[-1:])
+
+
+def _explain(details: Any, key: Key, model: type[BaseModel], section: type[BaseModel]) -> str:
     """What is wrong with one value, and how to mend it."""
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     message = details["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":
-        return f"unknown key; {_known_keys(key, model)}"
+        return f"unknown key; {_known_keys(key, model, section)}"
     if kind == "missing":
         return "missing; add it"
     if kind == "value_error":
         return message
     if kind == "literal_error":
         return f"{_shown(value)} is not one of them; write {context['expected']}"
-    if kind == "model_type":
+    if kind in ("model_type", "union_tag_not_found"):
         return f"holds {_shown(value)} where a section is expected; indent its keys below it, or remove it"
+    if kind == "union_tag_invalid":
+        return f"family: {_shown(context['tag'])} is no task family; write one of {', '.join(FAMILIES)}"
     if kind == "string_type":
         return f'{_shown(value)} is not a text; put it in quotes: "{value}"'
     if kind == "string_pattern_mismatch":
@@ -176,9 +195,9 @@ def _mentioned(message: str, key: Key, lines: dict[Key, int]) -> Key:
     return min(found, key=lambda pair: (pair[0], -len(pair[1])))[1] if found else key
 
 
-def _known_keys(key: Key, model: type[BaseModel]) -> str:
+def _known_keys(key: Key, model: type[BaseModel], section: type[BaseModel]) -> str:
     """The closest known name beside an unknown key, the same name in another section, else what is known here."""
-    known = list(_section(key[:-1], model).model_fields)
+    known = list(section.model_fields)
     close = difflib.get_close_matches(str(key[-1]), known, n=1, cutoff=0.5)
     elsewhere = [_dotted(other) for other in _all_keys(model, ()) if other[-1] == key[-1]]
     if close or elsewhere:
@@ -189,16 +208,10 @@ def _known_keys(key: Key, model: type[BaseModel]) -> str:
 def _all_keys(model: type[BaseModel], prefix: Key) -> Iterator[Key]:
     for name in model.model_fields:
         yield (*prefix, name)
-        inner = _model_of(model, name)
-        if inner is not None:
-            yield from _all_keys(inner, (*prefix, name))
-
-
-def _section(key: Key, model: type[BaseModel]) -> type[BaseModel]:
-    """The settings class of the section at `key`."""
-    for name in key:
-        model = _model_of(model, str(name)) or model
-    return model
+        inner = [_model_of(model, name)] if name != "environment" else list(SETTINGS.values())
+        for section in inner:
+            if section is not None:
+                yield from _all_keys(section, (*prefix, name))
 
 
 def _model_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:

@@ -7,67 +7,13 @@ a run *means*; paths, concurrency and reporting are left out of it, so they may 
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-
-class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _without_secret(url: str) -> str:
-    """Settings are written into run folders and sent to W&B, so a URL must not carry a key."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url  # whoever connects says what is wrong with it
-    if "@" in parts.netloc or parts.query:
-        raise ValueError("a URL with a user, a password or a query would be stored; give it without them")
-    return url
-
-
-def _variable_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("not the name of an environment variable; put the key into one and give its name")
-    return name
-
-
-Url = Annotated[str, AfterValidator(_without_secret)]
-VariableName = Annotated[str, AfterValidator(_variable_name)]
-
-
-class WorldSettings(Settings):
-    """Where products and tasks come from: a generated world, or a catalog file with its split manifest."""
-
-    generate: Literal["small", "full"] | None = Field("full", description="generated world of this size")
-    seed: int = Field(0, description="seed of the generated world")
-    language: Literal["en", "zh"] = Field("en", description="language of the generated world")
-    catalog: Path | None = Field(None, description="a catalog file (.json or .json.gz) instead of a generated world")
-    splits: Path | None = Field(None, description="the split manifest that goes with `catalog`")
-
-    @model_validator(mode="after")
-    def _file_with_manifest(self) -> WorldSettings:
-        if (self.catalog is None) != (self.splits is None):
-            given, missing = ("catalog", "splits") if self.splits is None else ("splits", "catalog")
-            raise ValueError(f"{given} is given without {missing}; the two files belong together, add {missing}")
-        if self.generate is None and self.catalog is None:
-            raise ValueError("generate is null and there is no catalog; choose small or full, or give a catalog file")
-        return self
-
-
-class EnvironmentSettings(Settings):
-    """The shopping environment. Page size and rendering are part of its identity."""
-
-    world: WorldSettings = WorldSettings()
-    url: Url | None = Field(None, description="an HTTP environment service; omit to run it in process")
-    rendering: Literal["full", "compact"] = Field("compact", description="how pages are written out")
-    page_size: int = Field(4, ge=1, le=50, description="search results a page")
-    max_steps: int = Field(10, ge=1, le=200, description="action budget of one episode")
-    timeout_s: float = Field(60.0, gt=0, description="limit of one HTTP request to the service")
+from intraskill.core.records import Style, ToolSchema
+from intraskill.core.settings import Settings, Url, VariableName
+from intraskill.families.registry import DEFAULT, AnyFamilySettings
 
 
 class SamplingSettings(Settings):
@@ -81,8 +27,8 @@ class PolicySettings(Settings):
     """The model that acts. `builtin:tiny` is the warm-up checkpoint that ships with the package."""
 
     model: str = Field("builtin:tiny", description="Hugging Face causal LM directory, or builtin:tiny")
-    prompt: Literal["full", "compact"] = Field("compact", description="prompt template and chunk rendering")
-    tool_schema: Literal["static", "dynamic"] = "static"
+    prompt: Style = Field("compact", description="prompt template and chunk rendering")
+    tool_schema: ToolSchema = "static"
     sampling: SamplingSettings = SamplingSettings()
     sampler_dtype: Literal["float32", "bfloat16"] = "bfloat16"
     threads: int = Field(0, ge=0, description="CPU threads for torch; 0 = all cores, or OMP_NUM_THREADS")
@@ -184,7 +130,7 @@ class RunSettings(Settings):
     bank: str = Field("builtin:s0", description="initial skill bank (JSON file), or builtin:s0")
     rounds: int = Field(4, ge=1)
     steps_per_round: int = Field(20, ge=1)
-    environment: EnvironmentSettings = EnvironmentSettings()
+    environment: AnyFamilySettings = DEFAULT
     policy: PolicySettings = PolicySettings()
     rollout: RolloutSettings = RolloutSettings()
     train: TrainSettings = TrainSettings()
@@ -216,8 +162,7 @@ class RunSettings(Settings):
         everything = self.model_dump(mode="json")
         for key in ("name", "report"):
             everything.pop(key)
-        everything["environment"].pop("timeout_s")
-        everything["environment"].pop("url")
+        everything["environment"] = self.environment.semantic()
         everything["policy"].pop("threads")
         everything["train"].pop("keep_checkpoints")
         for key in ("url", "api_key_env", "concurrency", "timeout_s"):

@@ -94,10 +94,11 @@ def _broken_step(driver: RoundDriver, error: NotFinite) -> str:
 
 
 def _step_line(driver: RoundDriver, batch: StepBatch, learnt: Learnt) -> str:
+    prefix = driver.run.settings.environment.metric_prefix
     total = driver.run.closing_step(driver.run.settings.rounds - 1)
     return (
-        f"step {batch.step}/{total}  success {batch.metrics['rollout/shopsim/success_rate']:.3f}  "
-        f"reward {batch.metrics['rollout/shopsim/reward_mean']:.3f}  "
+        f"step {batch.step}/{total}  success {batch.metrics[f'{prefix}success_rate']:.3f}  "
+        f"reward {batch.metrics[f'{prefix}reward_mean']:.3f}  "
         f"kept {len(batch.kept)}/{len(batch.collected.groups)} groups  "
         f"{batch.metrics['timing/rollout_s']:.1f} s acting, {learnt.timing['timing/train_s']:.1f} s learning"
     )

@@ -20,10 +20,10 @@ from intraskill.core.progress import Reporter
 from intraskill.core.protocol import Policy
 from intraskill.core.records import Sampling
 from intraskill.evolution.proposer import open_proposer
-from intraskill.families.shop.environment import ShopSource, open_world
-from intraskill.families.shop.prompts import prompt_template
-from intraskill.rollout.runner import EnvironmentSource, EpisodeRunner
-from intraskill.settings.models import EnvironmentSettings, PolicySettings, RunSettings
+from intraskill.families.base import FamilySettings, TaskFamily
+from intraskill.families.registry import open_family
+from intraskill.rollout.runner import EpisodeRunner
+from intraskill.settings.models import PolicySettings, RunSettings
 from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.run_folder import RunFolder
 from intraskill.training.run import Run
@@ -61,47 +61,46 @@ def open_run(
     environment = settings.environment
     if environment_url is not None:
         environment = environment.model_copy(update={"url": environment_url})
-    source = open_world(environment, folder.path.parent / ".worlds")
+    family = open_family(environment, folder.path.parent / ".worlds")
     bank = read_bank(bank_path(settings.bank))
-    check_run(settings, source, bank)
+    check_run(settings, family, bank)
     folder.claim(
         settings,
         {
             **backend.identity(),
-            "environment": source.identity(),
-            "prompt_sha256": prompt_template(settings.policy.prompt).sha256,
+            "environment": family.identity(),
+            "prompt_sha256": family.prompt(settings.policy.prompt).sha256,
             "bank_sha256": bank.sha256,
         },
     )
-    splits = source.splits()
     return Run(
         settings=settings,
         folder=folder,
-        runner=open_runner(environment, settings.policy, source, backend.policy(), backend.episode_timeout_s),
-        splits=splits,
+        runner=open_runner(environment, settings.policy, family, backend.policy(), backend.episode_timeout_s),
+        splits=family.splits(),
         bank=bank,
-        proposer=open_proposer(settings, folder, source.catalog, splits.train),
+        proposer=open_proposer(settings, folder, family),
         reporter=reporter,
         wave_size=backend.wave_size,
     )
 
 
 def open_runner(
-    environment: EnvironmentSettings,
+    environment: FamilySettings,
     policy_settings: PolicySettings,
-    source: EnvironmentSource,
+    family: TaskFamily,
     policy: Policy,
     timeout_s: float | None = None,
 ) -> EpisodeRunner:
     """What runs single episodes: a place to act, who answers, how it is told, and its limits."""
     sampling = Sampling(**policy_settings.sampling.model_dump())
     limits = EpisodeSettings(environment.max_steps, sampling, policy_settings.tool_schema, timeout_s)
-    return EpisodeRunner(source, policy, prompt_template(policy_settings.prompt), limits)
+    return EpisodeRunner(family, policy, family.prompt(policy_settings.prompt), limits)
 
 
-def check_run(settings: RunSettings, source: ShopSource, bank: Bank) -> None:
+def check_run(settings: RunSettings, family: TaskFamily, bank: Bank) -> None:
     """Raise `UserError` when these settings cannot be run with these tasks and this bank."""
-    splits = source.splits()
+    splits = family.splits()
     if not splits.train:
         raise UserError("the train split is empty; there is nothing to train on")
     if len(splits.val) < settings.gate.tasks:

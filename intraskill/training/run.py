@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shopsimulator.splits import Splits
-
 from intraskill.core.progress import Reporter
 from intraskill.evolution.candidates import CandidateSource
+from intraskill.families.base import TaskSplits
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank
@@ -21,16 +20,16 @@ class Run:
     settings: RunSettings
     folder: RunFolder
     runner: EpisodeRunner
-    splits: Splits
+    splits: TaskSplits
     bank: Bank
     proposer: CandidateSource
     reporter: Reporter
     wave_size: int
 
     @property
-    def gate_tasks(self) -> tuple[int, ...]:
+    def gate_tasks(self) -> tuple[str, ...]:
         """The validation tasks of every gate and every evaluation at a round's end."""
-        return tuple(self.splits.val[: self.settings.gate.tasks])
+        return self.splits.val[: self.settings.gate.tasks]
 
     def closing_step(self, index: int) -> int:
         """The step after which round `index` closes; 0 for Gate A, which has the index -1."""

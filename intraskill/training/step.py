@@ -74,7 +74,8 @@ async def generate_step(run: Run, state: RunState, current: Round, checkpoint: s
     groups = collected.groups
     retries = await retry_all_wrong(run.runner, groups, current.bank, seed)
     triages = [triage(group, retries.get(group.index)) for group in groups]
-    metrics = step_metrics(groups, collected.verdicts, triages, list(retries.values()), current.curriculum)
+    verdicts, retried = collected.verdicts, list(retries.values())
+    metrics = step_metrics(run.runner.family, groups, verdicts, triages, retried, current.curriculum)
     return StepBatch(
         step=state.step + 1,
         checkpoint=checkpoint,

@@ -7,7 +7,6 @@ from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.agent.segments import segments
 from intraskill.core.errors import PolicyUnavailable, UserError
 from intraskill.core.records import EpisodeJob, Sampling
-from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.policies.token import TokenPolicy
 from intraskill.skills.bank import Chunk
@@ -23,14 +22,14 @@ CHUNK = Chunk(skill_id="brand", title="Brand", applies_when="usual brand", proce
 
 
 @pytest.fixture
-def play(chat, toy_shop, replay_engine, job):
+def play(chat, toy_shop, replay_engine, job, shop_words):
     """play(replies, ...) -> (episode, shop, engine): one episode of prepared replies through the token path."""
 
     async def run(replies, *, max_steps=10, max_tokens=500, schema="static", fail_at=None, env_steps=30, chunks=()):
         shop, engine = toy_shop(env_steps, fail_at), replay_engine(chat, replies)
         settings = EpisodeSettings(max_steps, Sampling(1.0, max_tokens=max_tokens), schema)
         policy = TokenPolicy(chat, engine)
-        episode = await run_episode(job, shop, policy, prompt_template("compact"), chunks, settings, "g")
+        episode = await run_episode(job, shop_words, shop, policy, shop_words.prompt("compact"), chunks, settings, "g")
         return episode, shop, engine
 
     return run
@@ -145,14 +144,15 @@ async def test_a_lost_environment_is_a_technical_failure(play, where):
     assert len(engine.sessions) == (0 if where == "reset" else 2)
 
 
-async def test_an_unknown_task_is_the_users_to_mend(toy_shop):
+async def test_an_unknown_task_is_the_users_to_mend(toy_shop, shop_words):
     shop = toy_shop()
     with pytest.raises(UserError, match="unknown task"):
         await run_episode(
-            EpisodeJob(-1, 0, 0, "train"),
+            EpisodeJob("-1", 0, 0, "train"),
+            shop_words,
             shop,
             ScriptedPolicy(lambda s, m: ""),
-            prompt_template("full"),
+            shop_words.prompt("full"),
             (),
             EpisodeSettings(),
             "g",
@@ -175,9 +175,10 @@ class Hanging(ScriptedPolicy):
         self.closed.append(session)
 
 
-async def test_cancellation_gives_everything_back(job, toy_shop):
+async def test_cancellation_gives_everything_back(job, toy_shop, shop_words):
     shop, policy = toy_shop(), Hanging()
-    task = asyncio.ensure_future(run_episode(job, shop, policy, prompt_template("compact"), (), EpisodeSettings(), "g"))
+    prompt = shop_words.prompt("compact")
+    task = asyncio.ensure_future(run_episode(job, shop_words, shop, policy, prompt, (), EpisodeSettings(), "g"))
     await policy.asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -186,14 +187,15 @@ async def test_cancellation_gives_everything_back(job, toy_shop):
     assert policy.closed == ["g/task-7__sample-0"]
 
 
-async def test_a_second_cancellation_does_not_leak_the_slot(job, toy_shop):
+async def test_a_second_cancellation_does_not_leak_the_slot(job, toy_shop, shop_words):
     class SlowToClose(toy_shop):
         async def close(self):
             await asyncio.sleep(0.05)
             await super().close()
 
     shop, policy = SlowToClose(), Hanging()
-    task = asyncio.ensure_future(run_episode(job, shop, policy, prompt_template("compact"), (), EpisodeSettings(), "g"))
+    prompt = shop_words.prompt("compact")
+    task = asyncio.ensure_future(run_episode(job, shop_words, shop, policy, prompt, (), EpisodeSettings(), "g"))
     await policy.asked.wait()
     task.cancel()
     await asyncio.sleep(0.01)
@@ -204,20 +206,21 @@ async def test_a_second_cancellation_does_not_leak_the_slot(job, toy_shop):
     assert shop.diary[-1] == "close"
 
 
-async def test_a_failing_policy_and_a_bug_are_told_apart(job, toy_shop):
+async def test_a_failing_policy_and_a_bug_are_told_apart(job, toy_shop, shop_words):
     def unavailable(state, messages):
         raise PolicyUnavailable("down")
 
     def buggy(state, messages):
         raise KeyError("oops")
 
-    run = [job, toy_shop(), ScriptedPolicy(unavailable), prompt_template("compact"), (), EpisodeSettings(), "g"]
+    prompt = shop_words.prompt("compact")
+    run = [job, shop_words, toy_shop(), ScriptedPolicy(unavailable), prompt, (), EpisodeSettings(), "g"]
     episode = await run_episode(*run)
     assert episode.error == {"stage": "policy", "type": "PolicyUnavailable", "message": "down"}
-    run[1], run[2] = toy_shop(), ScriptedPolicy(buggy)
+    run[2], run[3] = toy_shop(), ScriptedPolicy(buggy)
     with pytest.raises(KeyError):
         await run_episode(*run)
-    assert run[1].diary[-1] == "close"
+    assert run[2].diary[-1] == "close"
 
 
 async def test_turns_have_their_own_stable_seeds(play):
@@ -243,14 +246,15 @@ async def test_static_prompts_grow_and_dynamic_ones_fork(play):
     assert len(segments(dynamic, 3)) > 1
 
 
-async def test_a_scripted_policy_sees_the_page(job, toy_shop, chat):
+async def test_a_scripted_policy_sees_the_page(job, toy_shop, chat, shop_words):
     def shopper(state, messages):
         return SEARCH if state["search_available"] else call_text("click", value=state["actions"][0])
 
     for encoded in (None, chat):
         policy = ScriptedPolicy(shopper, encoded)
         env = policy.watch(toy_shop())
-        episode = await run_episode(job, env, policy, prompt_template("compact"), (CHUNK,), EpisodeSettings(), "g")
+        prompt = shop_words.prompt("compact")
+        episode = await run_episode(job, shop_words, env, policy, prompt, (CHUNK,), EpisodeSettings(), "g")
         assert episode.success
     (segment,) = segments(episode, 0)
     said = chat.decode([i for i, mask in zip(segment.token_ids, segment.loss_mask) if mask])

@@ -9,7 +9,6 @@ from intraskill.agent.segments import segments
 from intraskill.agent.trace import episode_from_trace, episode_trace, segments_from_record, training_record
 from intraskill.core.errors import StateCorrupted
 from intraskill.core.records import Sampling
-from intraskill.families.shop.prompts import prompt_template
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import TokenPolicy
 from intraskill.skills.bank import Chunk
@@ -19,12 +18,12 @@ SEARCH, FIRST, BUY = call_text("search", query="oak"), call_text("click", value=
 
 
 @pytest.fixture
-def play(chat, toy_shop, replay_engine, job):
+def play(chat, toy_shop, replay_engine, job, shop_words):
     async def run(replies, schema="static", fail_at=None, max_tokens=500):
         settings = EpisodeSettings(6, Sampling(1.0, max_tokens=max_tokens), schema)
         policy = TokenPolicy(chat, replay_engine(chat, replies))
         shop = toy_shop(fail_at=fail_at)
-        return await run_episode(job, shop, policy, prompt_template("full"), (CHUNK,), settings, "g")
+        return await run_episode(job, shop_words, shop, policy, shop_words.prompt("full"), (CHUNK,), settings, "g")
 
     return run
 
@@ -36,9 +35,9 @@ def stored(trace):
 
 async def test_a_trace_tells_the_whole_episode(play, job):
     episode = await play(["<think>first</think>" + SEARCH, "hm", FIRST, BUY])
-    trace = stored(episode_trace(episode, {"model": "m", "tool_schema": "static"}, (CHUNK,)))
+    trace = stored(episode_trace(episode, {"model": "m"}, (CHUNK,)))
     assert trace["schema"] == "shopsimrl-episode-v4"
-    assert trace["job"] == dataclasses.asdict(job)
+    assert trace["job"] == dataclasses.asdict(job) | {"task_id": 7}
     assert (trace["status"], trace["error"], trace["provenance"]["model"]) == ("completed", None, "m")
     assert trace["reset"]["task_instruction"] == "Buy an oak shelf."
     (skill,) = trace["selected_skills"]
@@ -91,28 +90,31 @@ async def test_policy_failures_are_marked_on_their_step(play):
     assert trace["final"]["termination_reason"] == "generation_length"
 
 
-async def test_dynamic_tools_are_kept_with_each_step(play):
-    trace = episode_trace(await play([SEARCH, "hm", FIRST, BUY], "dynamic"), {"tool_schema": "dynamic"})
-    offered = [[tool["function"]["name"] for tool in step["tools"]] for step in trace["steps"]]
-    assert offered == [["search"], ["click"], ["click"], ["click"]]
-    enums = [s["tools"][0]["function"]["parameters"]["properties"]["value"]["enum"] for s in trace["steps"][1:]]
-    assert enums == [["1", "2"], ["1", "2"], ["buy"]]
+async def test_tools_are_kept_where_they_change(play):
+    trace = episode_trace(await play([SEARCH, "hm", FIRST, BUY], "dynamic"), {})
+    offered = [[tool["function"]["name"] for tool in step.get("tools", ())] for step in trace["steps"]]
+    assert offered == [["search"], ["click"], [], ["click"]]
+    enums = [trace["steps"][i]["tools"][0]["function"]["parameters"]["properties"]["value"]["enum"] for i in (1, 3)]
+    assert enums == [["1", "2"], ["buy"]]
+    static = episode_trace(await play([SEARCH, "hm", FIRST, BUY]), {})
+    assert ["tools" in step for step in static["steps"]] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
     ("replies", "fail_at"),
     [([SEARCH, "hm", FIRST, BUY], None), (["hm"] * 6, None), ([SEARCH, FIRST, BUY], "click[1]"), ([], "reset")],
 )
-async def test_an_episode_comes_back_from_its_trace(play, replies, fail_at):
-    episode = await play(replies, fail_at=fail_at)
-    trace = episode_trace(episode, {"tool_schema": "static"})
+@pytest.mark.parametrize("schema", ["static", "dynamic"])
+async def test_an_episode_comes_back_from_its_trace(play, replies, fail_at, schema):
+    episode = await play(replies, schema, fail_at=fail_at)
+    trace = episode_trace(episode, {})
     again = episode_from_trace(stored(trace))
     bare = [
         dataclasses.replace(step, turn=dataclasses.replace(step.turn, prompt_ids=(), token_ids=(), log_probs=()))
         for step in episode.steps
     ]
     assert again == dataclasses.replace(episode, steps=tuple(bare))
-    assert stored(episode_trace(again, {"tool_schema": "static"})) == stored(trace)
+    assert stored(episode_trace(again, {})) == stored(trace)
 
 
 async def test_training_extras_come_back_exactly(play):

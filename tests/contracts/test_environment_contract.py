@@ -84,12 +84,12 @@ async def test_it_is_an_environment(make_environment):
 
 
 async def test_reset_shows_the_public_task_and_the_first_page(make_environment):
-    reset = await make_environment().reset(7)
-    assert (reset.task_id, reset.instruction) == (7, "a shelf in my colour below 40")
-    assert reset.persona == RECORDS[0]["user_persona"]
+    reset = await make_environment().reset("7")
+    assert (reset.task_id, reset.instruction) == ("7", "a shelf in my colour below 40")
+    assert reset.extra["user_persona"] == RECORDS[0]["user_persona"]
     assert reset.observation == "search"
     assert reset.state["search_available"]
-    assert (await make_environment().reset(8)).persona is None
+    assert (await make_environment().reset("8")).extra["user_persona"] is None
 
 
 async def test_both_kinds_answer_identically(contract_world, serve):
@@ -98,7 +98,7 @@ async def test_both_kinds_answer_identically(contract_world, serve):
     actions = ["search[shelf]", "click[next]", "click[prev]", "hm", "click[1]", "click[rosé]"]
     histories = []
     for environment in kinds:
-        history: list[Any] = [await environment.reset(7)]
+        history: list[Any] = [await environment.reset("7")]
         history += [await environment.step(action) for action in actions]
         histories.append(history)
         await environment.close()
@@ -109,21 +109,21 @@ async def test_both_kinds_answer_identically(contract_world, serve):
 
 async def test_a_purchase_ends_the_episode_with_its_reward(make_environment):
     environment = make_environment()
-    await environment.reset(7)
+    await environment.reset("7")
     for action in ["search[norvik]", "click[1]", "click[深蓝色 🌊]", "click[small]"]:
         result = await environment.step(action)
         assert result.feedback["valid"], action
         assert (result.done, result.reward, result.goal, result.termination) == (False, 0.0, None, None)
     result = await environment.step("click[buy]")
     assert (result.done, result.reward, result.termination) == (True, 1.0, "purchase")
-    assert result.detail["r_success"] == 1
-    assert result.purchase["options"] == {"colour": "深蓝色 🌊", "size": "small"}
+    assert result.success
+    assert result.extra["purchase"]["options"] == {"colour": "深蓝色 🌊", "size": "small"}
     assert result.goal["options"] == ["深蓝色 🌊"]
 
 
 async def test_an_invalid_action_is_answered_not_raised(make_environment):
     environment = make_environment()
-    before = await environment.reset(8)
+    before = await environment.reset("8")
     for action in ["", "think", "click[nothing]", "search[]", "click[\n]"]:
         result = await environment.step(action)
         assert not result.feedback["valid"]
@@ -134,7 +134,7 @@ async def test_an_invalid_action_is_answered_not_raised(make_environment):
 
 async def test_the_budget_ends_the_episode_within_the_step(make_environment):
     environment = make_environment()
-    await environment.reset(8)
+    await environment.reset("8")
     results = [await environment.step("search[shelf]") for _ in range(SETTINGS.max_steps)]
     assert [result.done for result in results] == [False] * (SETTINGS.max_steps - 1) + [True]
     assert (results[-1].reward, results[-1].termination) == (0.0, "action_limit")
@@ -144,7 +144,7 @@ async def test_the_budget_ends_the_episode_within_the_step(make_environment):
 @pytest.mark.parametrize("reason", ["action_limit", "generation_length"])
 async def test_terminate_scores_zero(make_environment, reason):
     environment = make_environment()
-    await environment.reset(7)
+    await environment.reset("7")
     result = await environment.terminate(reason)
     assert (result.done, result.reward, result.termination) == (True, 0.0, reason)
     assert result.goal["asin"] == "100000000001"
@@ -152,26 +152,26 @@ async def test_terminate_scores_zero(make_environment, reason):
 
 async def test_after_the_end_only_reset_is_possible(make_environment):
     environment = make_environment()
-    await environment.reset(7)
+    await environment.reset("7")
     await environment.terminate("action_limit")
     with pytest.raises(UserError, match="over"):
         await environment.step("search[shelf]")
     with pytest.raises(UserError, match="over"):
         await environment.terminate("action_limit")
-    await environment.reset(8)
+    await environment.reset("8")
     assert (await environment.step("search[shelf]")).feedback["valid"]
 
 
 async def test_an_unknown_task_is_the_users_error(make_environment):
     environment = make_environment()
     with pytest.raises(UserError, match="4711"):
-        await environment.reset(4711)
-    assert (await environment.reset(7)).task_id == 7
+        await environment.reset("4711")
+    assert (await environment.reset("7")).task_id == "7"
 
 
 async def test_an_unknown_ending_is_refused_and_changes_nothing(make_environment):
     environment = make_environment()
-    await environment.reset(7)
+    await environment.reset("7")
     with pytest.raises(UserError, match="boredom"):
         await environment.terminate("boredom")
     assert (await environment.step("search[shelf]")).feedback["valid"]
@@ -181,25 +181,25 @@ async def test_before_reset_and_after_close_there_is_no_episode(make_environment
     environment = make_environment()
     with pytest.raises(UserError, match="reset"):
         await environment.step("search[shelf]")
-    await environment.reset(7)
+    await environment.reset("7")
     await environment.close()
     await environment.close()
     with pytest.raises(UserError, match="reset"):
         await environment.step("search[shelf]")
-    assert (await environment.reset(7)).task_id == 7
+    assert (await environment.reset("7")).task_id == "7"
 
 
 async def test_reset_in_the_middle_starts_afresh(make_environment):
     environment = make_environment()
-    await environment.reset(7)
+    await environment.reset("7")
     await environment.step("search[shelf]")
-    reset = await environment.reset(7)
+    reset = await environment.reset("7")
     assert (reset.state["page"], reset.state["step"]) == ("search", 0)
 
 
 async def test_episodes_do_not_mix(make_environment):
     one, two = make_environment(), make_environment()
-    await asyncio.gather(one.reset(7), two.reset(8))
+    await asyncio.gather(one.reset("7"), two.reset("8"))
     first, second = await asyncio.gather(one.step("search[norvik]"), two.step("search[tarn]"))
     assert first.observation != second.observation
     assert first.state["query"] == "norvik"
@@ -209,7 +209,7 @@ async def test_episodes_do_not_mix(make_environment):
 async def test_more_episodes_than_slots_all_finish(make_environment):
     async def episode() -> float:
         environment = make_environment()
-        await environment.reset(8)
+        await environment.reset("8")
         for action in ["search[tarn]", "click[1]"]:
             await environment.step(action)
         result = await environment.step("click[buy]")
@@ -221,7 +221,7 @@ async def test_more_episodes_than_slots_all_finish(make_environment):
 
 async def test_text_that_is_no_unicode_is_an_action_like_any_other(make_environment):
     environment = make_environment()
-    await environment.reset(7)
+    await environment.reset("7")
     result = await environment.step("search[tarn \ud800]")
     assert result.feedback["valid"]
     assert result.state["results"][0]["title"] == "tarn pine shelf"
@@ -237,7 +237,7 @@ async def test_identity_names_versions_and_settings(make_environment):
 
 async def test_nothing_private_shows_before_the_end(make_environment):
     environment = make_environment()
-    seen = [await environment.reset(7)]
+    seen = [await environment.reset("7")]
     seen += [await environment.step(action) for action in ["search[pine shelf]", "hm", "click[1]"]]
     text = repr(seen)
     assert "secret wording" not in text

@@ -12,8 +12,7 @@ from intraskill.core.progress import Reporter
 from intraskill.core.records import Sampling
 from intraskill.evaluate.four_conditions import four_conditions
 from intraskill.evaluate.ranking import random_subset, rank, ranking
-from intraskill.families.shop.environment import open_world
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import open_shop
 from intraskill.gate.run import GateProtocol, run_gate
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
@@ -39,9 +38,9 @@ def training_run(runs_dir, name, shopper):
         }
     )
     folder = RunFolder(runs_dir / name)
-    world = open_world(settings.environment, runs_dir / ".worlds")
+    world = open_shop(settings.environment, runs_dir / ".worlds")
     limits = EpisodeSettings(10, Sampling(1.0, 1.0, -1, 32), "static")
-    runner = EpisodeRunner(world, shopper(), prompt_template("compact"), limits)
+    runner = EpisodeRunner(world, shopper(), world.prompt("compact"), limits)
     folder.claim(settings, {"environment": world.identity()})
     bank = Bank((CARE, HASTE, CALM, PLUM))
     for index, step in ((-1, 0), (0, 2)):

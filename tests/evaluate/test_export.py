@@ -37,7 +37,7 @@ def test_public_tables_hold_numbers_and_codes_only(run, tmp_path, read_traces):
     assert (report["episodes"], report["turns"]) == (len(episodes), len(turns))
     assert (len(episodes), len(turns)) == (80, sum(len(trace["steps"]) for trace in traces))
     feedback = {s["action_feedback"]["code"] for t in traces for s in t["steps"] if s["action_feedback"]}
-    assert set(words([*episodes, *turns])) <= CODES | feedback
+    assert set(words([*episodes, *turns])) <= CODES | feedback | {str(trace["job"]["task_id"]) for trace in traces}
     assert [e["reward"] for e in episodes] == [t["final"]["reward"] for t in traces]
 
 

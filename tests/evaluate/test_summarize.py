@@ -57,7 +57,7 @@ def table(tmp_path):
     def make(traces, repeats=1):
         log = JsonlLog(tmp_path / "traces.jsonl")
         log.append_many(traces)
-        jobs = [EpisodeJob(task, sample, task, "val") for task in (1, 2, 3, 4) for sample in range(repeats)]
+        jobs = [EpisodeJob(str(task), sample, task, "val") for task in (1, 2, 3, 4) for sample in range(repeats)]
         return build_table(jobs, read_numbers(log), "traces.jsonl")
 
     return make
@@ -128,7 +128,7 @@ def test_wall_time_leaves_pauses_out(table):
 
 def test_the_order_of_the_traces_leaves_no_mark(tmp_path):
     traces = [trace(task, reward=task * 0.1) for task in (1, 2, 3, 4)]
-    jobs = [EpisodeJob(task, 0, task, "val") for task in (1, 2, 3, 4)]
+    jobs = [EpisodeJob(str(task), 0, task, "val") for task in (1, 2, 3, 4)]
     found = []
     for order in (traces, traces[::-1]):
         log = JsonlLog(tmp_path / f"{len(found)}.jsonl")
@@ -164,7 +164,7 @@ def test_a_torn_last_line_is_skipped_and_a_broken_one_before_it_is_not(tmp_path)
     log.append_many([trace(1), trace(2)])
     whole = log.path.read_bytes()
     log.path.write_bytes(whole[:-40])
-    assert [one.job.task_id for one in read_numbers(log)] == [1]
+    assert [one.job.task_id for one in read_numbers(log)] == ["1"]
     log.path.write_bytes(whole[:-40] + b"\n" + whole)
     with pytest.raises(StateCorrupted, match=":2: not a JSON record"):
         list(read_numbers(log))

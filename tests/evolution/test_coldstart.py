@@ -70,7 +70,7 @@ async def test_the_test_split_is_played_behind_its_flag_only(cold, analyst, tmp_
     assert record["gate_b"]["reward"]["ci"] == comparison["reward"]["ci"]
     before = read_bank(tmp_path / "selected_skill_bank.json")
     assert before.sha256 == comparison["bank_sha256"]
-    played = {row["job"]["task_id"] for row in JsonlLog(tmp_path / "episodes.jsonl").read()}
+    played = {str(row["job"]["task_id"]) for row in JsonlLog(tmp_path / "episodes.jsonl").read()}
     assert played <= set(world.splits().train)
 
 

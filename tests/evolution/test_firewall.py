@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from intraskill.evolution.cards import Abstraction, Card, PrivilegedAudit
 from intraskill.evolution.firewall import Facts, catalog_facts, check, held_back, release
-from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.family import open_shop
 from intraskill.families.shop.mechanisms import mechanisms
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.families.shop.titles import TitleIndex
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
 
 TITLES = (
     "norvik oak shelf",
@@ -21,9 +21,11 @@ TITLES = (
     "mug",
     "Café Brûlée maker",
 )
-FACTS = Facts(frozenset({"100200300400", "b00abc"}), frozenset({7, 12, 4711}), TitleIndex(TITLES), frozenset({7}))
+FACTS = Facts(
+    frozenset({"100200300400", "b00abc"}), frozenset({"7", "12", "4711"}), TitleIndex(TITLES), frozenset({"7"})
+)
 GOAL = {"asin": "100200300400", "attributes": ["norvik", "oak"], "options": ["red"], "price_upper": 1045.0}
-AUDIT = PrivilegedAudit(7, "task-7", "train", purchase={"price": 42.5}, reward_detail={"r_success": 1}, goal=GOAL)
+AUDIT = PrivilegedAudit("7", "task-7", "train", purchase={"price": 42.5}, reward_detail={"r_success": 1}, goal=GOAL)
 CLEAN = Abstraction("brand", "Use the brand", "the brand is left open", ("read the profile", "search with its brand"))
 CARD = Card("card-1", "failure", "rules", "ck", 1, 0, "PROPOSE_ADD", "", None, AUDIT, CLEAN)
 
@@ -117,8 +119,8 @@ def test_general_procedures_pass(text):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_built_in_wordings_pass_on_a_real_catalog(language, tmp_path):
-    settings = EnvironmentSettings(world=WorldSettings(generate="small", language=language))
-    world = open_world(settings, tmp_path)
+    settings = ShopSettings(world=WorldSettings(generate="small", language=language))
+    world = open_shop(settings, tmp_path)
     facts = catalog_facts(world.catalog, world.splits().train)
     for name, mechanism in mechanisms(language).items():
         for wording in (*mechanism.short, *mechanism.full):
@@ -144,7 +146,7 @@ def test_only_clean_verified_training_evidence_becomes_a_lesson():
     assert hits == ()
     assert lesson is not None
     assert (lesson.operation, lesson.abstraction, lesson.card_id) == ("ADD", CLEAN, "card-1")
-    for split, task in (("val", 7), ("test", 7), ("train", 12)):
+    for split, task in (("val", "7"), ("test", "7"), ("train", "12")):
         foreign = replace(CARD, privileged_audit=replace(AUDIT, split=split, task_id=task))
         assert [hit.reason for hit in release(foreign, FACTS)[1]] == ["foreign_split"]
     unproved = replace(CARD, privileged_audit=replace(AUDIT, reward_detail={"r_success": 0}))

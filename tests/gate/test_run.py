@@ -14,7 +14,9 @@ from intraskill.storage.store import JsonlLog, read_json
 
 
 def outcome(task_id, **changes):
-    base = Outcome(f"task-{task_id}", task_id, True, 1.0, True, {}, 3, "purchase", {"checkpoint": "a", "max_steps": 9})
+    base = Outcome(
+        f"task-{task_id}", str(task_id), True, 1.0, True, {}, 3, "purchase", {"checkpoint": "a", "max_steps": 9}
+    )
     return replace(base, **changes)
 
 
@@ -76,7 +78,7 @@ async def test_a_gate_cut_in_the_middle_of_a_wave_ends_the_same(world, make_runn
         ({"provenance": {"checkpoint": "b", "max_steps": 9}}, "another checkpoint"),
         ({"provenance": {"checkpoint": "a", "max_steps": 8}}, "another max_steps"),
         ({"provenance": {"checkpoint": "a"}}, "another max_steps"),
-        ({"task_id": 7}, "different tasks"),
+        ({"task_id": "7"}, "different tasks"),
     ],
 )
 def test_a_baseline_of_another_protocol_is_refused(change, message):

@@ -10,7 +10,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.core.errors import PolicyUnavailable, UserError
 from intraskill.core.records import Sampling, Turn, TurnRequest
-from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.tools import build_tools
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
@@ -430,7 +429,7 @@ def test_one_policy_serves_several_event_loops(model_server):
         assert asyncio.run(model.generate(REQUEST)).tool_calls
 
 
-async def test_a_whole_episode(model_server, toy_shop, job):
+async def test_a_whole_episode(model_server, toy_shop, job, shop_words):
     answers = [
         reply(content="let me think", finish="stop"),
         reply(call("search", '{"query": "oak"}')),
@@ -441,7 +440,9 @@ async def test_a_whole_episode(model_server, toy_shop, job):
     ]
     server = model_server(*answers)
     settings = EpisodeSettings(9, Sampling(0.6), "dynamic")
-    episode = await run_episode(job, toy_shop(), policy(server), prompt_template("full"), (), settings, "g")
+    episode = await run_episode(
+        job, shop_words, toy_shop(), policy(server), shop_words.prompt("full"), (), settings, "g"
+    )
     assert episode.success
     assert [step.action for step in episode.steps] == [None, "search[oak]", None, "click[1]", "click[buy]"]
     last = server.requests[-1]["messages"]
@@ -461,16 +462,20 @@ async def test_a_whole_episode(model_server, toy_shop, job):
     assert isinstance(last[4]["tool_calls"][0]["function"]["arguments"], str)
 
 
-async def test_an_endpoint_that_dies_fails_the_episode(model_server, toy_shop, job):
+async def test_an_endpoint_that_dies_fails_the_episode(model_server, toy_shop, job, shop_words):
     server = model_server(reply(call("search", '{"query": "oak"}')), JSONResponse({}, 500))
     shop = toy_shop()
-    episode = await run_episode(job, shop, policy(server), prompt_template("full"), (), EpisodeSettings(), "g")
+    episode = await run_episode(
+        job, shop_words, shop, policy(server), shop_words.prompt("full"), (), EpisodeSettings(), "g"
+    )
     assert (episode.status, episode.error["stage"], len(episode.steps)) == ("failed", "policy", 1)
     assert shop.diary[-1] == "close"
 
 
-async def test_an_outgrown_context_ends_the_episode_as_generation_length(model_server, toy_shop, job):
+async def test_an_outgrown_context_ends_the_episode_as_generation_length(model_server, toy_shop, job, shop_words):
     full = PlainTextResponse("maximum context length is 10 tokens", 400)
     server = model_server(reply(call("search", '{"query": "oak"}')), full)
-    episode = await run_episode(job, toy_shop(), policy(server), prompt_template("full"), (), EpisodeSettings(), "g")
+    episode = await run_episode(
+        job, shop_words, toy_shop(), policy(server), shop_words.prompt("full"), (), EpisodeSettings(), "g"
+    )
     assert (episode.status, episode.termination, episode.reward) == ("completed", "generation_length", 0.0)

@@ -7,7 +7,6 @@ from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.agent.segments import segments
 from intraskill.core.errors import NotFinite, PolicyUnavailable
 from intraskill.core.records import Sampling, TurnRequest
-from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.tools import build_tools
 from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.scripted import call_text
@@ -48,12 +47,14 @@ async def test_calls_are_read_in_the_models_own_format(make_tokenizer, hermes_te
     assert "JSON object" in (await policy.generate(request())).parse_error
 
 
-async def test_a_whole_episode_in_hermes_calls(make_tokenizer, hermes_template, replay_engine, toy_shop, job):
+async def test_a_whole_episode_in_hermes_calls(
+    make_tokenizer, hermes_template, replay_engine, toy_shop, job, shop_words
+):
     chat = ChatTemplate(make_tokenizer(hermes_template))
     calls = [("search", {"query": "oak"}), ("click", {"value": "1"}), ("click", {"value": "buy"})]
     policy = TokenPolicy(chat, replay_engine(chat, [HERMES.write(*call) for call in calls]))
     settings = EpisodeSettings(9, Sampling(1.0, max_tokens=400))
-    episode = await run_episode(job, toy_shop(), policy, prompt_template("full"), (), settings, "g")
+    episode = await run_episode(job, shop_words, toy_shop(), policy, shop_words.prompt("full"), (), settings, "g")
     assert [step.action for step in episode.steps] == ["search[oak]", "click[1]", "click[buy]"]
     assert episode.success
     (segment,) = segments(episode, 0)

@@ -7,7 +7,7 @@ import pytest
 from intraskill.core.records import Assignment, Episode, EpisodeJob, Group
 
 
-def _episode(reward: float | None, task_id: int = 1, sample: int = 0) -> Episode:
+def _episode(reward: float | None, task_id: str = "1", sample: int = 0) -> Episode:
     failed = reward is None
     return Episode(
         job=EpisodeJob(task_id, sample, 7, "train"),
@@ -33,6 +33,6 @@ def make_episode() -> Callable[..., Episode]:
 def make_group() -> Callable[..., Group]:
     def make(rewards: Sequence[float | None], index: int = 0, skills: Sequence[str] = (), free: bool = True) -> Group:
         episodes = tuple(_episode(reward, sample=i) for i, reward in enumerate(rewards))
-        return Group(index, 1, Assignment(index, free, tuple(skills)), episodes)
+        return Group(index, "1", Assignment(index, free, tuple(skills)), episodes)
 
     return make

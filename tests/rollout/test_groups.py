@@ -6,7 +6,8 @@ import pytest
 
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.core.records import Assignment, Sampling
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import Shop
+from intraskill.families.shop.settings import ShopSettings
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.groups import GroupPlan, run_group
@@ -14,21 +15,19 @@ from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank
 
 BUY = [call_text("search", query="shelf"), call_text("click", value="1"), call_text("click", value="buy")]
-PLAN = GroupPlan(3, 7, Assignment(3, True, ()))
+PLAN = GroupPlan(3, "7", Assignment(3, True, ()))
 
 
-class Shops:
+class Shops(Shop):
     """Hands out environments that fail where `faults` say, one entry each, and sound ones afterwards."""
 
     def __init__(self, shop, faults):
+        super().__init__(ShopSettings(), None)
         self.shop, self.faults, self.made = shop, list(faults), []
 
-    def new_environment(self):
+    def new_environment(self, job=None):
         self.made.append(self.shop(fail_at=self.faults.pop(0) if self.faults else None))
         return self.made[-1]
-
-    def identity(self):
-        return {}
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def run(chat, replay_engine, toy_shop):
         source = Shops(toy_shop, faults)
         policy = TokenPolicy(chat, engine or replay_engine(chat, replies))
         limits = EpisodeSettings(10, Sampling(max_tokens=200), "static", deadline_s)
-        runner = EpisodeRunner(source, policy, prompt_template("compact"), limits)
+        runner = EpisodeRunner(source, policy, source.prompt("compact"), limits)
         return await run_group(runner, PLAN, Bank(()), size, seed=1), source
 
     return go

@@ -12,7 +12,7 @@ from intraskill.skills.curriculum import Curriculum, Inclusion
 CURRICULUM = Curriculum("c", 0.2, 0.2, 0.9, 0.1, (Inclusion("a", 0.1, 0.9), Inclusion("b", 0.0, 0.2)))
 
 
-def test_outcomes_count_all_scorable_episodes_and_drops_count_per_admitted(make_group, make_episode):
+def test_outcomes_count_all_scorable_episodes_and_drops_count_per_admitted(make_group, make_episode, shop_words):
     groups = [
         make_group([1.0] * 4 + [0.0] * 4, 0, ["a"], free=False),
         make_group([0.0] * 8, 1, [], free=False),
@@ -22,11 +22,12 @@ def test_outcomes_count_all_scorable_episodes_and_drops_count_per_admitted(make_
     verdicts = ["kept", "zero_std", "technical", "kept"]
     retries = [make_episode(1.0)]
     triages = ["solved", "model_internalization_deficit", "environment_or_runtime_error", "solved"]
-    metrics = step_metrics(groups, verdicts, triages, retries, CURRICULUM)
+    metrics = step_metrics(shop_words, groups, verdicts, triages, retries, CURRICULUM)
     value = {name.removeprefix("rollout/shopsim/"): number for name, number in metrics.items()}
     assert value["trajectory_count"] == 32
     assert value["train_trajectory_count"] == 16
     assert value["scored_rate"] == 31 / 32
+    assert value["strict_reward_mean"] == pytest.approx(19 / 31)
     assert value["success_rate"] == pytest.approx(19 / 31)
     assert value["all_wrong_group_rate"] == pytest.approx(1 / 3)
     assert value["full_skill_retry_success_rate"] == 1.0

@@ -11,11 +11,11 @@ from intraskill.agent.episode import EpisodeSettings
 from intraskill.core.progress import Reporter
 from intraskill.core.records import Sampling
 from intraskill.evolution.candidates import NoCandidates
-from intraskill.families.shop.environment import open_world
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import open_shop
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.policies.scripted import call_text, turn_of
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.settings.models import EnvironmentSettings, RunSettings, WorldSettings
+from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.storage.run_folder import RunFolder
 from intraskill.training.driver import RoundDriver
@@ -83,8 +83,8 @@ HASTE = Chunk("haste", title="Haste", applies_when="always", procedure=("hurry",
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    settings = EnvironmentSettings(world=WorldSettings(generate="small"))
-    return open_world(settings, tmp_path_factory.mktemp("worlds"))
+    settings = ShopSettings(world=WorldSettings(generate="small"))
+    return open_shop(settings, tmp_path_factory.mktemp("worlds"))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def bank() -> Bank:
 def make_runner(world):
     def make(policy=None) -> EpisodeRunner:
         limits = EpisodeSettings(10, Sampling(1.0, 1.0, -1, 32), "static")
-        return EpisodeRunner(world, policy or PagePolicy(), prompt_template("compact"), limits)
+        return EpisodeRunner(world, policy or PagePolicy(), world.prompt("compact"), limits)
 
     return make
 
@@ -194,10 +194,11 @@ def play(world):
             return call_text(verb, **{"query" if verb == "search" else "value": value})
 
         policy = ScriptedPolicy(reply)
-        env = policy.watch((source or world).new_environment())
-        job = EpisodeJob(task_id, 4, group, split)
+        family = source or world
+        env = policy.watch(family.new_environment())
+        job = EpisodeJob(str(task_id), 4, group, split)
         limits = EpisodeSettings(max_steps, Sampling(), "static")
-        episode = await run_episode(job, env, policy, prompt_template("compact"), (), limits, "g")
+        episode = await run_episode(job, family, env, policy, family.prompt("compact"), (), limits, "g")
         trace = episode_trace(episode, {"checkpoint": "ck-1"})
         return {"step": step, "group_index": group, **trace}
 
@@ -213,14 +214,15 @@ class Shopper:
         self.titles = {word for product in world.catalog.products.values() for word in product.title.split()}
 
     def stated(self, task_id):
-        return " ".join(w for w in self.catalog.tasks[task_id].instruction_simple.split() if w in self.titles)
+        task = self.catalog.tasks[int(task_id)]
+        return " ".join(word for word in task.instruction_simple.split() if word in self.titles)
 
     def tasks(self, phrase):
         """Training tasks with exactly one need, recognised by a phrase of the instruction."""
-        found = [t for t in self.train if phrase in self.catalog.tasks[t].instruction_simple]
+        found = [t for t in self.train if phrase in self.catalog.tasks[int(t)].instruction_simple]
 
         def needs(task_id):
-            task = self.catalog.tasks[task_id]
+            task = self.catalog.tasks[int(task_id)]
             return len(task.instruction_options) + (task.price_upper is not None)
 
         return [t for t in found if needs(t) == (phrase in ("colour", "under"))]

@@ -6,6 +6,7 @@ import pytest
 
 from intraskill.core.errors import EnvironmentUnavailable, IntraSkillError, UserError
 from intraskill.evolution.proposer import open_proposer
+from intraskill.families.shop.family import Shop
 from intraskill.skills.bank import read_bank
 from intraskill.storage.store import JsonlLog, read_json
 from intraskill.training.late_gate import complete_gate
@@ -13,16 +14,16 @@ from intraskill.training.late_gate import complete_gate
 UPDATE = {"train/loss": 0.5}
 
 
-class Flaky:
+class Flaky(Shop):
     """A world whose environments are gone for some tasks while `down` says so."""
 
     def __init__(self, world, broken):
-        self.world, self.broken, self.down = world, broken, False
-        self.identity = world.identity
+        super().__init__(world.settings, world.source)
+        self.broken, self.down = broken, False
         self.resets = []
 
-    def new_environment(self):
-        env = self.world.new_environment()
+    def new_environment(self, job=None):
+        env = super().new_environment(job)
         inner = env.reset
 
         async def reset(task_id):
@@ -40,10 +41,8 @@ async def stopped(make_driver, world, tmp_path):
     """A run whose first round was closed while two validation tasks were out of reach."""
     driver = make_driver(tmp_path)
     flaky = Flaky(world, set(driver.run.splits.val[:2]))
-    driver.run = replace(driver.run, runner=replace(driver.run.runner, source=flaky))
-    driver.run = replace(
-        driver.run, proposer=open_proposer(driver.run.settings, driver.run.folder, world.catalog, world.splits().train)
-    )
+    driver.run = replace(driver.run, runner=replace(driver.run.runner, family=flaky))
+    driver.run = replace(driver.run, proposer=open_proposer(driver.run.settings, driver.run.folder, world))
     await driver.open()
     while not driver.round_due:
         driver.commit(await driver.generate(), [UPDATE, UPDATE], {})
@@ -78,7 +77,7 @@ async def test_completing_it_runs_only_what_is_missing_and_sets_up_the_next_roun
     for log, rows in zip(logs, before):
         after = log.read()
         assert after[: len(rows)] == rows
-        assert {row["job"]["task_id"] for row in after[len(rows) :]} == flaky.broken
+        assert {str(row["job"]["task_id"]) for row in after[len(rows) :]} == flaky.broken
     assert read_json(driver.run.folder.gate_dir(0) / "contributions.json")["complete"] is True
     assert driver.round.bank.ids == result.bank.ids
     rows = JsonlLog(driver.run.folder.path / "ledger.jsonl").read()
@@ -91,7 +90,7 @@ async def test_completing_it_runs_only_what_is_missing_and_sets_up_the_next_roun
 def shown(driver):
     """What the round's evaluation of the whole bank showed, by task."""
     rows = JsonlLog(driver.run.folder.gate_dir(0) / "equipped.jsonl").read()
-    return {row["job"]["task_id"]: [skill["content"] for skill in row["selected_skills"]] for row in rows}
+    return {str(row["job"]["task_id"]): [skill["content"] for skill in row["selected_skills"]] for row in rows}
 
 
 async def test_completing_it_evaluates_the_bank_it_selects(stopped):
@@ -145,7 +144,7 @@ async def test_other_weights_and_complete_gates_are_refused(stopped):
 async def test_an_incomplete_first_gate_stops_the_run_and_is_completed_by_the_next_start(make_driver, world, tmp_path):
     driver = make_driver(tmp_path)
     flaky = Flaky(world, set(driver.run.splits.val[:2]))
-    driver.run = replace(driver.run, runner=replace(driver.run.runner, source=flaky))
+    driver.run = replace(driver.run, runner=replace(driver.run.runner, family=flaky))
     flaky.down = True
     with pytest.raises(IntraSkillError, match="gate_a: the gate on the initial bank could not score 4 of 80 episodes"):
         await driver.open()

@@ -201,7 +201,7 @@ def _topology(launch: Launch) -> Iterator[str]:
 
 
 def _environment(launch: Launch) -> Iterator[str]:
-    url = launch.environment_url or launch.settings.environment.url
+    url = launch.environment_url or getattr(launch.settings.environment, "url", None)
     if url is None:
         return
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from intraskill.agent.segments import segments
-from intraskill.core.records import Episode, Group, Segment
+from intraskill.core.records import Episode, Group, Segment, stored_task_id
 
 
 def group_samples(group: Group, group_size: int) -> list[list[dict[str, Any]]]:
@@ -33,7 +33,7 @@ def episode_samples(episode: Episode, group_index: int, rollout_id: int) -> list
         "reward": episode.reward if episode.scorable else None,
         "status": _status(episode),
         "weight_versions": sorted({step.turn.weight_version for step in episode.steps}),
-        "metadata": {"task_id": episode.job.task_id, "episode_id": episode.job.episode_id},
+        "metadata": {"task_id": stored_task_id(episode.job.task_id), "episode_id": episode.job.episode_id},
     }
     if not found:
         return [{**shared, "index": _index(rollout_id, 0), **_nothing_sampled(episode)}]

@@ -12,6 +12,7 @@ from typing import Any
 from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.backends.slime.timing import TimingLog, overhead
 from intraskill.core.errors import IntraSkillError
+from intraskill.families.registry import DEFAULT
 from intraskill.storage.run_folder import RunFolder
 from intraskill.storage.store import JsonlLog
 
@@ -73,10 +74,8 @@ def _gate_line(row: Row) -> str:
 
 
 def _step_line(row: Row, versions: Sequence[str]) -> str:
-    return (
-        f"step {row['step']}: weights {'+'.join(versions)}, success {row['rollout/shopsim/success_rate']:.3f}, "
-        f"{row['timing/rollout_s']:.1f} s"
-    )
+    success = row[f"{DEFAULT.metric_prefix}success_rate"]
+    return f"step {row['step']}: weights {'+'.join(versions)}, success {success:.3f}, {row['timing/rollout_s']:.1f} s"
 
 
 def _time_lines(rounds: Mapping[int, Mapping[str, float]]) -> list[str]:

@@ -56,7 +56,7 @@ class TimedRunner(EpisodeRunner):
 
 def timed(runner: EpisodeRunner, clock: BusyClock) -> TimedRunner:
     """The same runner, with a clock."""
-    return TimedRunner(runner.source, runner.policy, runner.template, runner.settings, clock)
+    return TimedRunner(runner.family, runner.policy, runner.prompt, runner.settings, clock)
 
 
 class TimingLog:

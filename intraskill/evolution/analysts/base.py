@@ -36,8 +36,8 @@ class Case:
     channel: Channel = "failure"
 
     @property
-    def task_id(self) -> int:
-        return int(self.trace["job"]["task_id"])
+    def task_id(self) -> str:
+        return str(self.trace["job"]["task_id"])
 
     @property
     def actions(self) -> list[str | None]:
@@ -66,10 +66,10 @@ class AnalystWorld:
     new_environment: Callable[[], Environment]
     max_steps: int
 
-    def task(self, task_id: int) -> PurchaseTask:
-        return self.catalog.tasks[task_id]
+    def task(self, task_id: str) -> PurchaseTask:
+        return self.catalog.tasks[int(task_id)]
 
-    def goal(self, task_id: int) -> Product:
+    def goal(self, task_id: str) -> Product:
         return self.catalog.products[self.task(task_id).asin]
 
     @cached_property

@@ -93,11 +93,11 @@ class _Analysis:
         if not result.done:
             self._dialogue.answer(result.observation)
             return
-        if result.purchase and result.detail.get("r_success") == 1 and self._proof is None:
+        if result.success and self._proof is None:
             self._proof = (tuple(self._trial), result)
         self._trial = []
         page = (await env.reset(self._case.task_id)).observation
-        ended = {"ended_by": result.termination, "purchase": result.purchase, "reward_detail": result.detail}
+        ended = {"ended_by": result.termination, **result.extra, "reward_detail": result.detail}
         self._dialogue.answer(f"{json.dumps(ended, ensure_ascii=False)}\nA fresh trial is open:\n{page}")
 
     def _card(self, arguments: Mapping[str, Any]) -> Card:
@@ -135,7 +135,7 @@ class _Analysis:
             audit = replace(audit, decision_step=int(step), original_action=self._case.actions[int(step)])
         if self._proof is not None:
             actions, result = self._proof
-            audit = replace(audit, repair=actions, purchase=result.purchase, reward_detail=dict(result.detail))
+            audit = replace(audit, repair=actions, purchase=result.extra["purchase"], reward_detail=dict(result.detail))
         return audit
 
 

@@ -30,7 +30,7 @@ from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.agent.segments import segments
 from intraskill.core.protocol import Environment
 from intraskill.core.records import Episode, EpisodeJob, Message, Reset
-from intraskill.families.shop.environment import ShopSource
+from intraskill.families.shop.family import Shop
 from intraskill.families.shop.mechanisms import MECHANISMS
 from intraskill.families.shop.prompts import PromptTemplate
 from intraskill.families.shop.shopper import Action, Errand, Need, next_action, read_errand
@@ -67,7 +67,7 @@ PARAPHRASES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 class Demonstration:
     """One episode as training data. `learned[i]` is true where `token_ids[i]` is an action to imitate."""
 
-    task_id: int
+    task_id: str
     token_ids: np.ndarray  # int32
     learned: np.ndarray  # bool, same length
     floor: float  # nats, over all learned tokens
@@ -78,8 +78,8 @@ class Demonstration:
 class Stage:
     """Where demonstrations are played, and the seed of all their draws."""
 
-    source: ShopSource
-    task_ids: Sequence[int]
+    family: Shop
+    task_ids: Sequence[str]
     bank: Bank
     template: PromptTemplate
     settings: EpisodeSettings
@@ -90,8 +90,7 @@ class Stage:
         rng = random.Random(f"demonstration/{self.seed}/{number}")
         script = Script(rng, shown_chunks(rng, self.bank), self.settings.max_steps, slips=rng.random() < SLIP_SHARE)
         job = EpisodeJob(self.task_ids[number % len(self.task_ids)], number, number, "train")
-        env = self.source.new_environment()
-        return asyncio.run(demonstrate(env, job, script, self.template, self.settings, chat)), script
+        return asyncio.run(demonstrate(self.family, job, script, self.template, self.settings, chat)), script
 
 
 def demonstrations(stage: Stage, chat: ChatTemplate, numbers: range) -> Iterator[Demonstration]:
@@ -111,7 +110,7 @@ def shown_texts(stage: Stage, numbers: range) -> Iterator[str]:
 
 
 async def demonstrate(
-    env: Environment,
+    family: Shop,
     job: EpisodeJob,
     script: Script,
     template: PromptTemplate,
@@ -120,8 +119,9 @@ async def demonstrate(
 ) -> Episode:
     """Play one episode by script through the ordinary episode loop."""
     policy = ScriptedPolicy(script.reply, chat)
-    watched = _Briefed(policy.watch(env), script)
-    return await run_episode(job, watched, policy, template, script.chunks, settings, f"demonstration-{job.sample_id}")
+    env = _Briefed(policy.watch(family.new_environment(job)), script)
+    group = f"demonstration-{job.sample_id}"
+    return await run_episode(job, family, env, policy, template, script.chunks, settings, group)
 
 
 def shown_chunks(rng: random.Random, bank: Bank) -> tuple[Chunk, ...]:
@@ -232,7 +232,7 @@ class _Briefed:
         self._script = script
         self.step, self.terminate, self.close, self.identity = env.step, env.terminate, env.close, env.identity
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         reset = await self._env.reset(task_id)
         self._script.brief(reset)
         return reset

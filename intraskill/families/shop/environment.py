@@ -2,7 +2,8 @@
 
 `open_world` turns settings into a `ShopSource`: the catalog, its splits, the environment's identity, and a factory of
 environments. Both kinds of environment speak the same engine's payloads, so an episode means the same in either; a
-service that serves another catalog or other settings than the run's is refused at once.
+service that serves another catalog or other settings than the run's is refused at once. Tasks are numbers to the shop
+and strings to everybody else.
 
 Errors are sorted here, at the boundary: what the caller got wrong (unknown task, step after the end) is a
 `UserError`; a service that is gone, fails, or has given our slot away is `EnvironmentUnavailable`, a technical failure
@@ -13,22 +14,24 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from shopsimulator.catalog import Catalog, read_catalog
 from shopsimulator.client import ServiceUnavailable, ShopClient, read_health
-from shopsimulator.engine import ShopSettings, ShopWorld
+from shopsimulator.engine import ShopSettings as Rules
+from shopsimulator.engine import ShopWorld
 from shopsimulator.errors import ShopError, StaleLease
 from shopsimulator.generate import GENERATOR_VERSION, generate_world
-from shopsimulator.splits import Splits, read_splits
+from shopsimulator.splits import read_splits
 
 from intraskill.core.errors import EnvironmentUnavailable, UserError
 from intraskill.core.protocol import Environment
 from intraskill.core.records import Reset, StepResult
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
+from intraskill.families.base import TaskSplits
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 
 _LOST_RESETS = 20  # half a minute: a service that restarts is worth waiting for before an episode is given up
 
@@ -40,17 +43,17 @@ class InProcessShop:
         self._world = world
         self._session = world.new_session()
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         with _shop_errors():
-            return Reset.from_record(self._session.reset(task_id))
+            return _reset(self._session.reset(task_number(task_id)))
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
-            return StepResult.from_record(self._session.step(_writable(action)))
+            return _result(self._session.step(_writable(action)))
 
     async def terminate(self, reason: str) -> StepResult:
         with _shop_errors():
-            return StepResult.from_record(self._session.terminate(reason))
+            return _result(self._session.terminate(reason))
 
     async def close(self) -> None:
         self._session = self._world.new_session()
@@ -67,20 +70,20 @@ class HttpShop:
         self._identity = identity
         self._lease: tuple[int, str] | None = None
 
-    async def reset(self, task_id: int) -> Reset:
+    async def reset(self, task_id: str) -> Reset:
         await self.close()
         with _shop_errors():
-            payload = await self._client.reset(task_id)
+            payload = await self._client.reset(task_number(task_id))
             self._lease = (payload["env_idx"], payload["lease_id"])
-            return Reset.from_record(payload)
+            return _reset(payload)
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
-            return StepResult.from_record(await self._client.interact(*self._held(), _writable(action)))
+            return _result(await self._client.interact(*self._held(), _writable(action)))
 
     async def terminate(self, reason: str) -> StepResult:
         with _shop_errors():
-            return StepResult.from_record(await self._client.terminate(*self._held(), reason))
+            return _result(await self._client.terminate(*self._held(), reason))
 
     async def close(self) -> None:
         lease, self._lease = self._lease, None
@@ -104,7 +107,7 @@ class ShopSource:
     def __init__(
         self,
         catalog: Catalog,
-        splits: Splits,
+        splits: TaskSplits,
         identity: dict[str, Any],
         new_environment: Callable[[], Environment],
     ) -> None:
@@ -116,19 +119,20 @@ class ShopSource:
     def identity(self) -> dict[str, Any]:
         return dict(self._identity)
 
-    def splits(self) -> Splits:
+    def splits(self) -> TaskSplits:
         return self._splits
 
 
-def open_world(settings: EnvironmentSettings, cache_dir: Path) -> ShopSource:
+def open_world(settings: ShopSettings, cache_dir: Path) -> ShopSource:
     """The world of `settings`, generated into `cache_dir` if need be. Raises `UserError`, `EnvironmentUnavailable`."""
     with _shop_errors():
         catalog_file, splits_file = world_files(settings.world, cache_dir)
         catalog = read_catalog(catalog_file)
-        splits = read_splits(splits_file, catalog)
+        numbers = read_splits(splits_file, catalog)
+        splits = TaskSplits(*(tuple(map(str, ids)) for ids in (numbers.train, numbers.val, numbers.test)))
         world = ShopWorld(
             catalog,
-            ShopSettings(page_size=settings.page_size, rendering=settings.rendering, max_steps=settings.max_steps),
+            Rules(page_size=settings.page_size, rendering=settings.rendering, max_steps=settings.max_steps),
         )
         if settings.url is None:
             return ShopSource(catalog, splits, world.identity(), lambda: InProcessShop(world))
@@ -175,6 +179,39 @@ def _check_service(url: str, served: dict[str, Any], wanted: dict[str, Any]) -> 
                 f"environment.url: the service at {url} has {key} {served.get(key)!r}, the settings say {value!r}; "
                 "start it with the same catalog and options"
             )
+
+
+def task_number(task_id: str) -> int:
+    """The shop's own number of a task. Raises `UserError` for an id that is none."""
+    if not (task_id.isascii() and task_id.isdigit()):
+        raise UserError(f"unknown task {task_id!r}: the shop's tasks are numbers")
+    return int(task_id)
+
+
+def _reset(payload: Mapping[str, Any]) -> Reset:
+    return Reset(
+        task_id=str(payload["task_id"]),
+        instruction=payload["task_instruction"],
+        observation=payload["observation"],
+        state=payload["observation_state"],
+        extra={"user_persona": payload["user_persona"]},
+    )
+
+
+def _result(payload: Mapping[str, Any]) -> StepResult:
+    detail = payload["reward_detail"]
+    return StepResult(
+        observation=payload["observation"],
+        state=payload["observation_state"],
+        done=payload["done"],
+        reward=payload["reward"],
+        detail=detail,
+        feedback=payload["action_feedback"],
+        success=detail.get("r_success") == 1,
+        termination=payload["termination_reason"],
+        extra={"purchase": payload["purchase"]},
+        goal=payload.get("goal"),
+    )
 
 
 @contextmanager

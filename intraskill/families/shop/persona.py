@@ -10,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from intraskill.core.records import Reset
+
 _IDENTIFIERS = {"用户ID", "注册时间", "最后更新时间"}
 _LEVELS = {"高": "high", "中": "mid", "低": "low"}
 _COMPACT_PROPERTIES = {"颜色": "colour", "材质": "material", "风格": "style", "功能": "function"}
+
+
+def persona_of(reset: Reset) -> dict[str, Any]:
+    """The persona an episode shows; empty where the task has none."""
+    return reset.extra.get("user_persona") or {}
 
 
 def full_persona(persona: dict[str, Any]) -> str:

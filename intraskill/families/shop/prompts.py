@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from intraskill.core.errors import UserError
-from intraskill.core.records import Message, Reset
-from intraskill.families.shop.persona import compact_persona, full_persona
+from intraskill.core.records import Message, Reset, Style
+from intraskill.families.base import ProtocolError, answers
+from intraskill.families.shop.persona import compact_persona, full_persona, persona_of
 from intraskill.skills.bank import Chunk, render_chunk
 
 VERSION = 1
-TemplateName = Literal["full", "compact"]
 
 _SYSTEM = {
     "en": """You are shopping online on behalf of one particular person. Find and buy the product that fits the task.
@@ -73,7 +73,7 @@ _FEEDBACK = {
 class PromptTemplate:
     """Renders an episode's messages. `name` is also the style in which chunks are rendered."""
 
-    name: TemplateName
+    name: Style
 
     def messages(self, reset: Reset, chunks: Sequence[Chunk]) -> tuple[Message, ...]:
         """The system and the user message an episode starts with."""
@@ -82,12 +82,8 @@ class PromptTemplate:
         user = _compact_user(reset) if compact else _full_user(reset)
         return ({"role": "system", "content": system}, {"role": "user", "content": user})
 
-    def tool_message(self, call_id: str, observation: str) -> Message:
-        """The environment's answer to a tool call."""
-        return {"role": "tool", "tool_call_id": call_id, "content": observation}
-
     def protocol_feedback(
-        self, code: str, message: str, *, observation: str, language: str = "en", call_ids: Sequence[str] = ()
+        self, error: ProtocolError, state: Mapping[str, Any], observation: str, call_ids: Sequence[str] = ()
     ) -> tuple[Message, ...]:
         """What follows a reply that was no valid call: the reason, then the unchanged page.
 
@@ -95,12 +91,11 @@ class PromptTemplate:
         answered by a user message.
         """
         if self.name == "compact":
-            content = f"{code}\n{observation}"
+            content = f"{error.code}\n{observation}"
         else:
-            content = f"{_FEEDBACK[_known(language)].format(code=code, message=message)}\n\n{observation}"
-        if not call_ids:
-            return ({"role": "user", "content": content},)
-        return tuple(self.tool_message(call_id, content) for call_id in call_ids)
+            said = _FEEDBACK[_language(state)].format(code=error.code, message=error.message)
+            content = f"{said}\n\n{observation}"
+        return answers(call_ids, content)
 
     @cached_property
     def sha256(self) -> str:
@@ -109,14 +104,14 @@ class PromptTemplate:
         rendered: list[Any] = [self.name, VERSION]
         for reset in probes:
             rendered += [self.messages(reset, ()), self.messages(reset, _PROBE_CHUNKS)]
-            rendered += self.protocol_feedback("code", "message", observation="page", language=reset.state["language"])
+            rendered += self.protocol_feedback(ProtocolError("code", "message"), reset.state, "page")
         return hashlib.sha256(json.dumps(rendered, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
 def prompt_template(name: str) -> PromptTemplate:
     """The template of that name. Raises `UserError` on an unknown one."""
     if name in ("full", "compact"):
-        return PromptTemplate(cast(TemplateName, name))
+        return PromptTemplate(cast(Style, name))
     raise UserError(f"unknown prompt template {name!r}; use full or compact")
 
 
@@ -125,12 +120,12 @@ def _compact_system(chunks: Sequence[Chunk]) -> str:
 
 
 def _compact_user(reset: Reset) -> str:
-    persona = compact_persona(reset.persona or {}, _language(reset))
+    persona = compact_persona(persona_of(reset), _language(reset.state))
     return "\n".join(part for part in (reset.instruction, persona, reset.observation) if part)
 
 
 def _full_system(reset: Reset, chunks: Sequence[Chunk]) -> str:
-    language = _language(reset)
+    language = _language(reset.state)
     if not chunks:
         return _SYSTEM[language]
     rendered = "\n\n".join(render_chunk(chunk, "full").strip() for chunk in chunks)
@@ -138,17 +133,14 @@ def _full_system(reset: Reset, chunks: Sequence[Chunk]) -> str:
 
 
 def _full_user(reset: Reset) -> str:
-    headings = _HEADINGS[_language(reset)]
-    persona = full_persona(reset.persona or {})
+    headings = _HEADINGS[_language(reset.state)]
+    persona = full_persona(persona_of(reset))
     sections = [("task", reset.instruction), ("persona", persona), ("page", reset.observation)]
     return "\n\n".join(f"## {headings[key]}\n{text}" for key, text in sections if text)
 
 
-def _language(reset: Reset) -> str:
-    return _known(str(reset.state.get("language", "en")))
-
-
-def _known(language: str) -> str:
+def _language(state: Mapping[str, Any]) -> str:
+    language = str(state.get("language", "en"))
     return language if language in _SYSTEM else "en"
 
 
@@ -179,4 +171,4 @@ _PROBE_CHUNKS = (
 
 
 def _probe(language: str, persona: dict[str, Any] | None) -> Reset:
-    return Reset(0, "instruction", persona, "page", {"language": language, "actions": []})
+    return Reset("0", "instruction", "page", {"language": language, "actions": []}, {"user_persona": persona})

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from shopsimulator.words import ENGLISH
 
 from intraskill.core.records import Reset
+from intraskill.families.shop.persona import persona_of
 
 Need = Literal["brand", "recent", "colour", "budget"]
 Action = tuple[str, str]  # tool and argument
@@ -57,12 +58,13 @@ def read_errand(reset: Reset) -> Errand:
     marks = {need: match for need, mark in _MARKS if (match := mark.search(reset.instruction))}
     words = reset.instruction.split()
     noun = next(word for word in words if word in _NOUNS)
-    taste: Mapping[str, Any] = (reset.persona or {})["兴趣偏好"]
+    persona = persona_of(reset)
+    taste: Mapping[str, Any] = persona["兴趣偏好"]
     return Errand(
         needs=tuple(marks),
         stated=(*(word for word in words if word in _NAMES), noun),
         brand=next(entry["品牌名称"] for entry in taste["品牌偏好"] if entry["偏好程度"] == "高"),
-        material=(reset.persona or {})["行为特征"]["最近14天搜索关键词"][-1],
+        material=persona["行为特征"]["最近14天搜索关键词"][-1],
         colour=taste["商品属性偏好"]["颜色"][0],
         limit=float(marks["budget"].group(1)) if "budget" in marks else None,
     )

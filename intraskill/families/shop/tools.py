@@ -11,12 +11,11 @@ action fits the page is the environment's business in both modes.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
-from intraskill.core.errors import IntraSkillError
-from intraskill.core.records import Tool, ToolCall, Turn
-
-ToolSchema = Literal["static", "dynamic"]
+from intraskill.core.records import Tool, ToolCall, ToolSchema, Turn
+from intraskill.families.base import Decoded, ProtocolError
 
 PARAMETER_OF = {"search": "query", "click": "value"}
 _DESCRIPTIONS = {
@@ -25,16 +24,7 @@ _DESCRIPTIONS = {
 }
 
 
-class ProtocolError(IntraSkillError):
-    """A reply that is not exactly one valid tool call. `code` is stable, `message` is for the model."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
-
-
-def build_tools(state: dict[str, Any], mode: ToolSchema) -> tuple[Tool, ...]:
+def build_tools(state: Mapping[str, Any], mode: ToolSchema) -> tuple[Tool, ...]:
     """The function tools offered on the page `state` describes."""
     if mode == "static":
         return _STATIC
@@ -43,6 +33,12 @@ def build_tools(state: dict[str, Any], mode: ToolSchema) -> tuple[Tool, ...]:
     if actions:
         tools.append(_tool("click", {"enum": actions}))
     return tuple(tools)
+
+
+def decode(turn: Turn, state: Mapping[str, Any]) -> Decoded:
+    """The reply's action. Raises `ProtocolError` unless it is exactly one valid call."""
+    call = single_call(turn)
+    return Decoded(to_action(call, state), (call.call_id,))
 
 
 def single_call(turn: Turn) -> ToolCall:
@@ -60,7 +56,7 @@ def single_call(turn: Turn) -> ToolCall:
     return turn.tool_calls[0]
 
 
-def to_action(call: ToolCall, state: dict[str, Any]) -> str:
+def to_action(call: ToolCall, state: Mapping[str, Any]) -> str:
     """`search[...]` or `click[...]`. Raises `ProtocolError` on an unknown tool or wrong arguments.
 
     `state` is part of the seam for environments whose tools differ by page; here both tools exist everywhere.

@@ -17,25 +17,25 @@ from intraskill.backends.embedded.models import load_model, model_directory
 from intraskill.backends.embedded.packing import pack, prompt_groups
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.records import Episode, EpisodeJob, Sampling, Segment
-from intraskill.families.shop.environment import open_world
-from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.family import open_shop
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.objectives.weights import token_weights
 from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.settings.models import EnvironmentSettings, TrainSettings, WorldSettings
+from intraskill.settings.models import TrainSettings
 
 
 async def play(tmp_path: Path, dtype: str, directory: Path | None = None) -> list[Episode]:
     """Two tasks, four siblings each, at temperature 1."""
-    world = open_world(EnvironmentSettings(world=WorldSettings(generate="small")), tmp_path)
+    world = open_shop(ShopSettings(world=WorldSettings(generate="small")), tmp_path)
     directory = directory or model_directory("builtin:tiny")
     model, chat = load_model(str(directory)), load_chat(directory)
     policy = TokenPolicy(chat, BatchEngine(model, chat.stop_ids, dtype=getattr(torch, dtype)))
     settings = EpisodeSettings(10, Sampling(temperature=1.0, max_tokens=32), "static")
-    runner = EpisodeRunner(world, policy, prompt_template("compact"), settings)
+    runner = EpisodeRunner(world, policy, world.prompt("compact"), settings)
     tasks = world.splits().train[:2]
-    jobs = [EpisodeJob(task, sample, 1000 * task + sample, "train") for task in tasks for sample in range(4)]
+    jobs = [EpisodeJob(task, sample, 1000 * int(task) + sample, "train") for task in tasks for sample in range(4)]
     return list(await asyncio.gather(*(runner.run(job, (), f"task-{job.task_id}") for job in jobs)))
 
 
@@ -43,7 +43,8 @@ async def play(tmp_path: Path, dtype: str, directory: Path | None = None) -> lis
 async def test_sampled_log_probs_are_the_trainers(tmp_path: Path, dtype: str, limit: float) -> None:
     episodes = await play(tmp_path, dtype)
     assert all(episode.status == "completed" for episode in episodes)
-    trained: list[Segment] = [segment for episode in episodes for segment in segments(episode, episode.job.task_id)]
+    numbers = [int(episode.job.task_id) for episode in episodes]
+    trained: list[Segment] = [s for episode, index in zip(episodes, numbers) for s in segments(episode, index)]
     assert len(trained) == len(episodes)  # static tool schema: an episode is one segment
     trainer = Trainer(load_model("builtin:tiny"), TrainSettings(dtype=dtype))  # type: ignore[arg-type]
     groups = prompt_groups(trained)

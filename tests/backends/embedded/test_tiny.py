@@ -17,12 +17,12 @@ from intraskill.backends.embedded.engine import BatchEngine
 from intraskill.backends.embedded.models import load_model, model_directory
 from intraskill.backends.embedded.warmup import WarmupSettings, context_weight, schedule
 from intraskill.core.records import Episode, EpisodeJob, Sampling
-from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.family import open_shop
 from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.policies.chat import load_chat
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
 from intraskill.skills.bank import Chunk, read_bank
 
 TINY = model_directory("builtin:tiny")
@@ -56,13 +56,13 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> tuple[EpisodeRunner, Seq
     folder = tmp_path_factory.mktemp("world")
     generate_world(folder, "small", 5)
     world = WorldSettings(generate=None, catalog=folder / "catalog.json.gz", splits=folder / "splits.json")
-    source = open_world(EnvironmentSettings(world=world), Path(folder))
+    source = open_shop(ShopSettings(world=world), Path(folder))
     model = load_model("builtin:tiny")
     chat = load_chat(TINY)
     engine = BatchEngine(model, chat.stop_ids, dtype=torch.float32)
     limits = EpisodeSettings(max_steps=10, sampling=Sampling(temperature=0.0, max_tokens=32))
     policy = TokenPolicy(chat, engine)
-    return EpisodeRunner(source, policy, prompt_template("compact"), limits), source.splits().train[:80]
+    return EpisodeRunner(source, policy, source.prompt("compact"), limits), source.splits().train[:80]
 
 
 def play(runner: EpisodeRunner, task_ids: Sequence[int], chunks: Sequence[Chunk]) -> list[Episode]:

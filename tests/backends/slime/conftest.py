@@ -29,7 +29,7 @@ def make_turn(prompt, sampled, version="7", text="", cached=0) -> Turn:
     return Turn(text, "", "", (), "stop", tuple(prompt), tuple(sampled), logs, None, version, usage)
 
 
-def make_episode(reward, turns, task_id=1, sample_id=0, status="completed", termination="purchase") -> Episode:
+def make_episode(reward, turns, task_id="1", sample_id=0, status="completed", termination="purchase") -> Episode:
     return Episode(
         job=EpisodeJob(task_id, sample_id, 0, "train"),
         status=status,
@@ -46,7 +46,7 @@ def make_episode(reward, turns, task_id=1, sample_id=0, status="completed", term
 
 
 def make_group(index, episodes) -> Group:
-    return Group(index, 1, Assignment(index, True, ()), tuple(episodes))
+    return Group(index, "1", Assignment(index, True, ()), tuple(episodes))
 
 
 @pytest.fixture(scope="session")

@@ -76,7 +76,7 @@ def embedded(tmp_path_factory, worlds):
     run = RunFolder(folder / "run")
     driver, weights = backend.open_training(RunSettings.model_validate(settings), run.path, Reporter(quiet=True))
     plain = driver.run.runner
-    recorder = Recorder(plain.source, plain.policy, plain.template, plain.settings)
+    recorder = Recorder(plain.family, plain.policy, plain.prompt, plain.settings)
     driver.run, trained = replace(driver.run, runner=recorder), []
     step = weights.trainer.step
 
@@ -96,7 +96,7 @@ def replayed(kit, embedded):
     kit.settings = settings_of(str(kit.model))
     job = kit.job()
     plain = job.driver.run.runner
-    player = Player(plain.source, plain.policy, plain.template, plain.settings, embedded.played)
+    player = Player(plain.family, plain.policy, plain.prompt, plain.settings, embedded.played)
     job.driver.run = replace(job.driver.run, runner=player)
     job.evaluate(0)
     kept = []

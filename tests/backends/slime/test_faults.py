@@ -292,9 +292,7 @@ def test_what_a_full_batch_aborts_goes_back_to_the_head_of_the_tasks(kit, record
             turns = [recorded.turn((1, 2), (3,))]
             return recorded.episode(float(job.sample_id), turns, job.task_id, job.sample_id)
 
-    job.driver.run = replace(
-        job.driver.run, runner=Scripted(plain.source, plain.policy, plain.template, plain.settings)
-    )
+    job.driver.run = replace(job.driver.run, runner=Scripted(plain.family, plain.policy, plain.prompt, plain.settings))
     aborted = job.generate(0).batch.collected.aborted
     assert {f"group-{plan.index}" for plan in aborted} == slow
     assert job.driver.state.stream["returned"] == [plan.task_id for plan in aborted]
@@ -321,9 +319,7 @@ def test_a_sibling_that_hangs_is_given_up_at_its_deadline(kit):
             one = replace(self, policy=policy, settings=replace(self.settings, deadline_s=0.5))
             return await super(OneHangs, one).run(job, chunks, group)
 
-    job.driver.run = replace(
-        job.driver.run, runner=OneHangs(plain.source, plain.policy, plain.template, plain.settings)
-    )
+    job.driver.run = replace(job.driver.run, runner=OneHangs(plain.family, plain.policy, plain.prompt, plain.settings))
     generated = job.generate(0)
     (failed,) = unscored(generated)
     assert failed.error["stage"] == "deadline"

@@ -61,7 +61,7 @@ async def case(world, shopper, play):
     """A failed episode that a search with the brand repairs; `moves` are the calls that buy successfully."""
     for task in shopper.tasks("usual brand"):
         row = await play(task, shopper.first_of_all(world, task))
-        brand = world.catalog.tasks[task].attributes[-1]
+        brand = world.catalog.tasks[int(task)].attributes[-1]
         actions = shopper.first_of_all(world, task, f"{brand} {shopper.stated(task)}")
         if not row["final"]["success"] and (await play(task, actions))["final"]["success"]:
             found = Case(row, Bank(), "ck-1", 1, 0)

@@ -16,11 +16,11 @@ from intraskill.backends.embedded.tiny import FORMAT_TOKENS, build_tokenizer, ti
 from intraskill.backends.embedded.warmup import WarmupSettings, measure, train
 from intraskill.core.records import Episode, EpisodeJob, Sampling
 from intraskill.families.shop import demonstrations as demo
-from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.family import open_shop
 from intraskill.families.shop.prompts import prompt_template
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.families.shop.shopper import next_action, read_errand
 from intraskill.policies.chat import ChatTemplate
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
 from intraskill.skills.bank import Chunk, read_bank
 
 LIMITS = EpisodeSettings(max_steps=10, sampling=Sampling(temperature=1.0, max_tokens=32))
@@ -32,7 +32,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> demo.Stage:
     folder = tmp_path_factory.mktemp("world")
     generate_world(folder, "small", 0)
     world = WorldSettings(generate=None, catalog=folder / "catalog.json.gz", splits=folder / "splits.json")
-    source = open_world(EnvironmentSettings(world=world), Path(folder))
+    source = open_shop(ShopSettings(world=world), Path(folder))
     return demo.Stage(source, source.splits().train, read_bank(bank_path("builtin:s0")), COMPACT, LIMITS, seed=0)
 
 
@@ -47,7 +47,7 @@ def play_all(stage: demo.Stage, chunks: tuple[Chunk, ...], seed: int, slips: boo
         for number, task_id in enumerate(stage.task_ids):
             script = demo.Script(random.Random(f"{seed}/{number}"), chunks, LIMITS.max_steps, slips=slips)
             job = EpisodeJob(task_id, number, number, "train")
-            episodes.append(await demo.demonstrate(stage.source.new_environment(), job, script, COMPACT, LIMITS))
+            episodes.append(await demo.demonstrate(stage.family, job, script, COMPACT, LIMITS))
         return episodes
 
     return asyncio.run(every())
@@ -90,7 +90,7 @@ def test_one_chunk_helps_only_tasks_of_its_mechanism(stage: demo.Stage, monkeypa
 
 
 def test_the_teacher_sees_no_more_than_instruction_persona_and_page(stage: demo.Stage) -> None:
-    session = stage.source.new_environment()
+    session = stage.family.new_environment()
     reset = asyncio.run(session.reset(stage.task_ids[0]))
     errand = read_errand(reset)
     assert errand.stated[-1] in reset.instruction

@@ -10,15 +10,17 @@ import orjson
 import pytest
 from shopsimulator.catalog import read_catalog, write_catalog
 from shopsimulator.client import ShopClient
-from shopsimulator.engine import ShopSettings, ShopWorld
+from shopsimulator.engine import ShopSettings as Rules
+from shopsimulator.engine import ShopWorld
 from shopsimulator.splits import Splits, write_splits
 
 from intraskill.core.errors import EnvironmentUnavailable, UserError
+from intraskill.families.base import TaskSplits
 from intraskill.families.shop import environment as shop
 from intraskill.families.shop.environment import HttpShop, open_world
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 
-SMALL = EnvironmentSettings(world=WorldSettings(generate="small"))
+SMALL = ShopSettings(world=WorldSettings(generate="small"))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +45,8 @@ def world_files(tmp_path: Path) -> WorldSettings:
     return WorldSettings(generate=None, catalog=tmp_path / "catalog.json", splits=tmp_path / "splits.json")
 
 
-def in_world(files: WorldSettings, **changes: Any) -> EnvironmentSettings:
-    return EnvironmentSettings(world=files, **changes)
+def in_world(files: WorldSettings, **changes: Any) -> ShopSettings:
+    return ShopSettings(world=files, **changes)
 
 
 def test_a_generated_world_opens_and_is_generated_once(small_cache, monkeypatch):
@@ -53,9 +55,9 @@ def test_a_generated_world_opens_and_is_generated_once(small_cache, monkeypatch)
     second = open_world(SMALL, small_cache)
     assert first.identity() == second.identity()
     assert first.splits().train
-    assert set(first.splits().val) <= set(first.catalog.tasks)
+    assert set(first.splits().val) <= set(map(str, first.catalog.tasks))
     reset = asyncio.run(first.new_environment().reset(first.splits().train[0]))
-    assert reset.persona
+    assert reset.extra["user_persona"]
 
 
 def test_a_generation_cut_short_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -86,9 +88,9 @@ def test_two_runs_generating_at_once_share_the_result(tmp_path, small_cache, mon
 
 
 def test_seed_and_language_make_other_worlds(small_cache):
-    other = EnvironmentSettings(world=WorldSettings(generate="small", seed=1))
+    other = ShopSettings(world=WorldSettings(generate="small", seed=1))
     assert open_world(other, small_cache).identity() != open_world(SMALL, small_cache).identity()
-    chinese = EnvironmentSettings(world=WorldSettings(generate="small", language="zh"))
+    chinese = ShopSettings(world=WorldSettings(generate="small", language="zh"))
     assert open_world(chinese, small_cache).identity()["language"] == "zh"
 
 
@@ -102,7 +104,7 @@ def test_settings_reach_the_pages(world_files, tmp_path):
     source = open_world(in_world(world_files, page_size=1, max_steps=3, rendering="full"), tmp_path)
     identity = source.identity()
     assert (identity["page_size"], identity["max_steps"], identity["rendering"]) == (1, 3, "full")
-    assert source.splits() == Splits((0,), (1,), ())
+    assert source.splits() == TaskSplits(("0",), ("1",), ())
 
 
 @pytest.mark.parametrize("missing", ["catalog", "splits"])
@@ -121,7 +123,7 @@ def test_splits_of_another_catalog_are_refused(world_files, tmp_path):
 
 def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_path, serve):
     local = open_world(in_world(world_files), tmp_path)
-    served = ShopWorld(local.catalog, ShopSettings(page_size=4, rendering="compact", max_steps=10))
+    served = ShopWorld(local.catalog, Rules(page_size=4, rendering="compact", max_steps=10))
     url = serve(served).url
     source = open_world(in_world(world_files, url=url), tmp_path)
     assert source.identity() == local.identity()
@@ -129,7 +131,7 @@ def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_p
     assert isinstance(environment, HttpShop)
 
     async def buy() -> float:
-        await environment.reset(0)
+        await environment.reset("0")
         for action in ["search[oak]", "click[1]"]:
             await environment.step(action)
         result = await environment.step("click[buy]")
@@ -141,7 +143,7 @@ def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_p
 
 def test_a_service_that_means_something_else_is_refused(world_files, tmp_path, serve):
     catalog = read_catalog(world_files.catalog)
-    url = serve(ShopWorld(catalog, ShopSettings(page_size=5, rendering="compact", max_steps=10))).url
+    url = serve(ShopWorld(catalog, Rules(page_size=5, rendering="compact", max_steps=10))).url
     with pytest.raises(UserError, match="page_size 5, the settings say 4"):
         open_world(in_world(world_files, url=url), tmp_path)
 
@@ -158,12 +160,12 @@ async def test_a_reclaimed_lease_is_a_technical_failure(world_files, serve):
     url = serve(world, slots=1, lease_ttl_s=1.0).url
     async with ShopClient(url) as client:
         environment = HttpShop(client, world.identity())
-        await environment.reset(0)
+        await environment.reset("0")
         await asyncio.sleep(1.2)
         with pytest.raises(EnvironmentUnavailable, match="lease"):
             await environment.step("search[oak]")
         await environment.close()
-        await environment.reset(0)
+        await environment.reset("0")
         assert (await environment.step("search[oak]")).feedback["valid"]
 
 
@@ -171,9 +173,9 @@ async def test_an_environment_left_open_by_a_dead_client_gives_its_slot_to_the_n
     world = ShopWorld(read_catalog(world_files.catalog))
     url = serve(world, slots=1, lease_ttl_s=0.3).url
     async with ShopClient(url) as dead:
-        await HttpShop(dead, world.identity()).reset(0)
+        await HttpShop(dead, world.identity()).reset("0")
     async with ShopClient(url) as alive:
-        assert (await asyncio.wait_for(HttpShop(alive, world.identity()).reset(1), 10)).task_id == 1
+        assert (await asyncio.wait_for(HttpShop(alive, world.identity()).reset("1"), 10)).task_id == "1"
 
 
 async def test_a_service_that_dies_is_a_technical_failure_and_close_stays_quiet(world_files, serve):
@@ -181,7 +183,7 @@ async def test_a_service_that_dies_is_a_technical_failure_and_close_stays_quiet(
     server = serve(world)
     async with ShopClient(server.url) as client:
         environment = HttpShop(client, world.identity())
-        await environment.reset(0)
+        await environment.reset("0")
         server.stop()
         with pytest.raises(EnvironmentUnavailable, match="no answer"):
             await environment.step("search[oak]")

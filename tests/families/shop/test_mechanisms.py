@@ -10,9 +10,9 @@ from intraskill.evolution.cards import Abstraction, Lesson
 from intraskill.evolution.compiler import Limits, clusters, compile_candidates
 from intraskill.evolution.firewall import catalog_facts, release
 from intraskill.families.shop.analysts.rules import RulesAnalyst
-from intraskill.families.shop.environment import open_world
+from intraskill.families.shop.family import open_shop
 from intraskill.families.shop.mechanisms import MECHANISMS, known_mechanism, mechanism_of, mechanisms
-from intraskill.settings.models import EnvironmentSettings, WorldSettings
+from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.skills.bank import Bank, Chunk
 
 
@@ -46,15 +46,15 @@ def test_chinese_lessons_that_say_the_same_are_one_cluster():
 
 @pytest.mark.parametrize("style", ["compact", "full"])
 async def test_a_chinese_shop_gets_chinese_chunks(play, tmp_path, style):
-    settings = EnvironmentSettings(world=WorldSettings(generate="small", language="zh"))
-    world = open_world(settings, tmp_path)
+    settings = ShopSettings(world=WorldSettings(generate="small", language="zh"))
+    world = open_shop(settings, tmp_path)
     catalog, facts = world.catalog, catalog_facts(world.catalog, world.splits().train)
     buy = words("zh", "full").buy
     analyst = RulesAnalyst(AnalystWorld(catalog, world.new_environment, 10), style)
     lessons = []
     for task in world.splits().train[:60]:
         row = await play(
-            task, [f"search[{catalog.tasks[task].instruction_simple}]", "click[1]", f"click[{buy}]"], source=world
+            task, [f"search[{catalog.tasks[int(task)].instruction_simple}]", "click[1]", f"click[{buy}]"], source=world
         )
         if row["final"] and not row["final"]["success"]:
             card = await analyst.analyse(Case(row, Bank(), "ck", 1, 0))

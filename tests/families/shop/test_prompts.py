@@ -5,6 +5,7 @@ import pytest
 
 from intraskill.core.errors import UserError
 from intraskill.core.records import Reset
+from intraskill.families.base import ProtocolError
 from intraskill.families.shop import prompts
 from intraskill.families.shop.persona import compact_persona, full_persona
 from intraskill.families.shop.prompts import prompt_template
@@ -27,7 +28,13 @@ PERSONA = {
 
 
 def reset(language="en", persona=PERSONA):
-    return Reset(7, "Buy a shelf of my usual brand.", persona, "search", {"language": language, "actions": []})
+    return Reset(
+        "7",
+        "Buy a shelf of my usual brand.",
+        "search",
+        {"language": language, "actions": []},
+        {"user_persona": persona},
+    )
 
 
 def text(name, language="en", chunks=CHUNKS, persona=PERSONA):
@@ -87,10 +94,10 @@ def test_personas_leave_out_what_says_nothing():
 
 def test_feedback_answers_every_call_by_its_id():
     template = prompt_template("full")
-    messages = template.protocol_feedback("multiple_tool_calls", "two", observation="PAGE", call_ids=["a", "b"])
+    messages = template.protocol_feedback(ProtocolError("multiple_tool_calls", "two"), {}, "PAGE", ["a", "b"])
     assert [(message["role"], message["tool_call_id"]) for message in messages] == [("tool", "a"), ("tool", "b")]
     assert all("multiple_tool_calls" in m["content"] and m["content"].endswith("PAGE") for m in messages)
-    (user,) = prompt_template("compact").protocol_feedback("no_tool_call", "none", observation="PAGE")
+    (user,) = prompt_template("compact").protocol_feedback(ProtocolError("no_tool_call", "none"), {}, "PAGE")
     assert user == {"role": "user", "content": "no_tool_call\nPAGE"}
 
 

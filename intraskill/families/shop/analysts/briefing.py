@@ -73,7 +73,7 @@ def _step(step: dict[str, Any]) -> str:
     return f"Step {step['step']}, page:\n{step['observation']}\n-> {done}"
 
 
-def gold(world: AnalystWorld, task_id: int) -> str:
+def gold(world: AnalystWorld, task_id: str) -> str:
     """The private goal as JSON."""
     task, product = world.task(task_id), world.goal(task_id)
     shown = {

@@ -87,9 +87,9 @@ class Workbench:
             await hand.play(f"click[{wanted[open_axis]}]")
         await hand.play(f"click[{words.buy}]")
         end = hand.page
-        if not isinstance(end, StepResult) or not end.purchase or end.detail.get("r_success") != 1:
+        if not isinstance(end, StepResult) or not end.success:
             return None
-        return Repair(decision, tuple(hand.played), product, wanted, end.purchase, dict(end.detail))
+        return Repair(decision, tuple(hand.played), product, wanted, end.extra["purchase"], dict(end.detail))
 
 
 class _Hand:

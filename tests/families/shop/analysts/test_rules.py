@@ -72,7 +72,7 @@ async def test_a_mechanism_in_the_bank_is_rewritten_not_added(world, shopper, pl
 async def test_the_last_repairable_decision_is_the_one_blamed(world, shopper, play, analyse):
     """Right query, right product, wrong value: only the option is at fault, not the search."""
     for task in shopper.tasks("colour"):
-        goal = world.catalog.tasks[task]
+        goal = world.catalog.tasks[int(task)]
         colour = goal.instruction_options[0]
         query = f"{colour} {shopper.stated(task)}"
         right = await play(task, [f"search[{query}]", "click[1]"])
@@ -111,7 +111,7 @@ async def test_any_satisfying_product_is_a_success(world, shopper, play, analyse
     for phrase in ("usual brand", "last", "colour", "under"):
         async for task, row in failing(world, shopper, play, phrase):
             card = await analyse(row, Bank())
-            if card.verified and card.privileged_audit.purchase["asin"] != world.catalog.tasks[task].asin:
+            if card.verified and card.privileged_audit.purchase["asin"] != world.catalog.tasks[int(task)].asin:
                 return
     pytest.fail("every repair bought the gold product")
 
@@ -161,7 +161,7 @@ async def test_another_world_is_noticed(world, shopper, play, analyst_world):
 
 async def test_success_cards_name_what_the_purchase_rested_on(world, shopper, play, analyse):
     for task in shopper.tasks("usual brand"):
-        brand = world.catalog.tasks[task].attributes[-1]
+        brand = world.catalog.tasks[int(task)].attributes[-1]
         row = await play(task, shopper.first_of_all(world, task, f"{brand} {shopper.stated(task)}"))
         if row["final"]["success"]:
             card = await analyse(row, Bank(), "success")

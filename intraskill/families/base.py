@@ -1,0 +1,120 @@
+"""Everything that is special to one kind of task, behind one protocol.
+
+A **task family** is a kind of task with its world: a shop to buy in, a user to talk to. The loop (episodes, groups,
+gates, evolution, evaluations) is the same for all of them and knows none of their words. What it needs to know it asks
+an opened family, a `TaskFamily`: which tasks there are, where to act, what the policy is told and offered, what its
+replies mean, and how the parts of the reward are called.
+
+A reply means something in one of three ways: it is a tool call, plain text said to somebody, or both. `decode` makes
+it the one action that the family's environment understands, in the family's own writing; what it cannot read is a
+`ProtocolError`, which costs a step and reaches no environment.
+
+Each family has its own settings class, a `FamilySettings`; `families.registry` knows which family goes by which name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from pydantic import Field
+
+from intraskill.core.errors import IntraSkillError
+from intraskill.core.protocol import Environment
+from intraskill.core.records import EpisodeJob, Message, Reset, Style, Tool, ToolSchema, Turn
+from intraskill.core.settings import Settings
+from intraskill.skills.bank import Chunk
+
+
+class FamilySettings(Settings):
+    """What the settings of every family have, and what is known of a family without opening it.
+
+    Each family adds its own settings and says how its numbers are called.
+    """
+
+    metric_prefix: ClassVar[str]  # of the rollout metrics, such as `rollout/guess/`
+    reward_parts: ClassVar[tuple[str, ...]] = ()  # keys of a terminal's `detail` that evaluations report
+    mean_parts: ClassVar[Mapping[str, str]] = {}  # name of a step metric -> the reward part whose mean it is
+
+    family: str
+    max_steps: int = Field(10, ge=1, le=200, description="action budget of one episode")
+
+    def semantic(self) -> dict[str, Any]:
+        """The part that decides what an episode means."""
+        return self.model_dump(mode="json")
+
+    def offline(self) -> FamilySettings:
+        """The same tasks without asking any service, for plans and analyses."""
+        return self
+
+
+class ProtocolError(IntraSkillError):
+    """A reply that the family cannot read. `code` is stable, `message` is for the model."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a reply does: the environment's action, and the tool calls that its answer belongs to (none: it spoke)."""
+
+    action: str
+    call_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSplits:
+    """Task ids by role, in `task_order`: `train` makes the stream, `val` feeds the gates, `test` selects nothing."""
+
+    train: tuple[str, ...]
+    val: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+class Prompt(Protocol):
+    """What the policy is told, in one style. `sha256` covers everything it can say."""
+
+    @property
+    def sha256(self) -> str: ...
+
+    def messages(self, reset: Reset, chunks: Sequence[Chunk]) -> tuple[Message, ...]:
+        """The messages an episode starts with; without chunks there is no trace of a skills section."""
+
+    def protocol_feedback(
+        self, error: ProtocolError, state: Mapping[str, Any], observation: str, call_ids: Sequence[str]
+    ) -> tuple[Message, ...]:
+        """What follows a reply that could not be read: the reason, then the unchanged observation."""
+
+
+class TaskFamily(Protocol):
+    """An opened family: a world ready to act in, with everything special about its tasks."""
+
+    @property
+    def settings(self) -> FamilySettings: ...
+
+    def identity(self) -> dict[str, Any]:
+        """Versions and settings that decide what an episode means (part of every fingerprint)."""
+
+    def splits(self) -> TaskSplits: ...
+
+    def new_environment(self, job: EpisodeJob | None = None) -> Environment:
+        """An environment for one episode; a simulated user draws from the job's seed."""
+
+    def prompt(self, style: Style) -> Prompt: ...
+
+    def tools(self, state: Mapping[str, Any], schema: ToolSchema) -> tuple[Tool, ...]:
+        """The tools offered in this state; none where the policy only talks."""
+
+    def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
+        """What the reply does. Raises `ProtocolError`; for a reply cut before its end, that ends the episode."""
+
+
+def answers(call_ids: Sequence[str], content: str) -> tuple[Message, ...]:
+    """An answer as the conversation holds it: one tool message a call, or a user message where there was no call."""
+    if not call_ids:
+        return ({"role": "user", "content": content},)
+    return tuple({"role": "tool", "tool_call_id": call_id, "content": content} for call_id in call_ids)

@@ -1,0 +1,52 @@
+"""What a user may set about the shop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from intraskill.core.settings import Settings, Url
+from intraskill.families.base import FamilySettings
+
+
+class WorldSettings(Settings):
+    """Where products and tasks come from: a generated world, or a catalog file with its split manifest."""
+
+    generate: Literal["small", "full"] | None = Field("full", description="generated world of this size")
+    seed: int = Field(0, description="seed of the generated world")
+    language: Literal["en", "zh"] = Field("en", description="language of the generated world")
+    catalog: Path | None = Field(None, description="a catalog file (.json or .json.gz) instead of a generated world")
+    splits: Path | None = Field(None, description="the split manifest that goes with `catalog`")
+
+    @model_validator(mode="after")
+    def _file_with_manifest(self) -> WorldSettings:
+        if (self.catalog is None) != (self.splits is None):
+            given, missing = ("catalog", "splits") if self.splits is None else ("splits", "catalog")
+            raise ValueError(f"{given} is given without {missing}; the two files belong together, add {missing}")
+        if self.generate is None and self.catalog is None:
+            raise ValueError("generate is null and there is no catalog; choose small or full, or give a catalog file")
+        return self
+
+
+class ShopSettings(FamilySettings):
+    """The shopping environment. Page size and rendering are part of its identity."""
+
+    metric_prefix: ClassVar[str] = "rollout/shopsim/"
+    reward_parts: ClassVar[tuple[str, ...]] = ("r_strict", "r_loose", "r_type", "r_att", "r_option", "r_price")
+    mean_parts: ClassVar[Mapping[str, str]] = {"strict_reward_mean": "r_strict"}
+
+    family: Literal["shop"] = "shop"
+    world: WorldSettings = WorldSettings()
+    url: Url | None = Field(None, description="an HTTP environment service; omit to run it in process")
+    rendering: Literal["full", "compact"] = Field("compact", description="how pages are written out")
+    page_size: int = Field(4, ge=1, le=50, description="search results a page")
+    timeout_s: float = Field(60.0, gt=0, description="limit of one HTTP request to the service")
+
+    def semantic(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"url", "timeout_s"})
+
+    def offline(self) -> ShopSettings:
+        return self.model_copy(update={"url": None})
