@@ -26,8 +26,21 @@ def test_a_short_file_is_filled_up_with_defaults(load):
     assert settings.rollout == RunSettings(name="x").rollout
 
 
-def test_texts_that_look_like_dates_stay_texts(load):
-    assert load("name: 2026-01-01\n").name == "2026-01-01"
+@pytest.mark.parametrize(
+    ("written", "number"), [("010", 10), ("+7", 7), ("-08", -8), ("0x1F", 31), ("0o17", 15), ("0", 0)]
+)
+def test_whole_numbers_are_read_as_yaml_1_2_has_them(load, written, number):
+    assert load(f"name: a\nseed: {written}\n").seed == number
+
+
+@pytest.mark.parametrize("word", ["2026-01-01", "no", "on", "Yes", "off", "1_000", "12e", "0o9", "=", "y"])
+def test_what_only_yaml_1_1_takes_for_something_else_stays_text(load, word):
+    assert load(f"name: a\nreport:\n  project: {word}\n").report.project == word
+
+
+@pytest.mark.parametrize("written", [".5", "5e-1", "+.5", "0.5E+0", "05.e-1"])
+def test_decimal_numbers_are_read_as_yaml_1_2_has_them(load, written):
+    assert load(f"name: a\ncurriculum: {{q: {written}}}\n").curriculum.q == 0.5
 
 
 def test_paths_and_null_are_accepted(load):
@@ -64,7 +77,7 @@ def test_the_laptop_preset_has_the_published_shape():
         ("name: 7\n", 1, 'key name: 7 is not a text; put it in quotes: "7"'),
         ("name: a/b\n", 1, 'key name: "a/b" does not fit; use letters'),
         ('name: a\nrounds: "4"\n', 2, 'key rounds: "4" does not fit; write a whole number, without quotes'),
-        ("name: a\nrounds: yes\n", 2, "key rounds: true does not fit; write a whole number, without quotes"),
+        ("name: a\nrounds: yes\n", 2, 'key rounds: "yes" does not fit; write a whole number, without quotes'),
         ("name: a\nrounds: 1.5\n", 2, "key rounds: 1.5 does not fit; write a whole number, without quotes"),
         ("name: a\nrounds: 0\n", 2, "key rounds: 0 does not fit; it should be greater than or equal to 1"),
         ("name: a\ntrain:\n  lr: fast\n", 3, 'key train.lr: "fast" does not fit; write a number, without quotes'),
@@ -77,7 +90,7 @@ def test_the_laptop_preset_has_the_published_shape():
         (
             "name: a\nreport:\n  wandb: off\n",
             3,
-            "key report.wandb: false is not one of them; write 'offline', 'online'",
+            "key report.wandb: \"off\" is not one of them; write 'offline', 'online'",
         ),
         (
             "name: a\ngate:\n\n  tasks: 2\nrounds: 0\n",
@@ -96,6 +109,17 @@ def test_the_laptop_preset_has_the_published_shape():
         ("name: a\ntrain:\n\tlr: 1\n", 3, "not valid YAML"),
         ("name: a\ntrain: {lr: 1\n", 3, "not valid YAML"),
         ("name: a\n---\nname: b\n", 2, "not valid YAML"),
+        ("name: a\nrounds: 1_000\n", 2, 'key rounds: "1_000" does not fit; write a whole number'),
+        ("name: a\nseed: 1:30\n", 2, 'key seed: "1:30" does not fit; write a whole number'),
+        ("name: a\ntrain:\n  lr: .inf\n", 3, "key train.lr: inf is not a finite number"),
+        ("name: a\ntrain:\n  lr: 1e999\n", 3, "key train.lr: inf is not a finite number"),
+        (f"name: a\nseed: {'9' * 5000}\n", 2, "key seed: the whole number is beyond 64 bits"),
+        ("name: a\nevaluation:\n  greedy: no\n", 3, 'key evaluation.greedy: "no" does not fit; write true or false'),
+        ("name: a\nbank: !ENV BANK\n", 2, "the tag !ENV is not supported; write the value out"),
+        ("name: a\nbank: !!python/name:os.system x\n", 2, "the tag !!python/name:os.system is not supported"),
+        ('name: a\nseed: !!int "3"\n', 2, "the tag !!int is not supported"),
+        ("!x\nname: a\n", 1, "the tag !x is not supported"),
+        ("name: a\n<<: {seed: 1}\n", 2, "key <<: unknown key"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place_and_remedy(load, tmp_path, text, line, message):
