@@ -4,6 +4,7 @@
 #
 #   launch/four_rounds.sh              start or continue
 #   launch/four_rounds.sh --dry-run    print the exact command and stop
+#   launch/four_rounds.sh KEY=VALUE    settings instead of CONFIG's, such as train.lr=5e-7 (checked like the file)
 #   launch/four_rounds.sh -- WORDS     further arguments for slime, after all others
 #
 # The method is set in CONFIG. How it is spread over this machine is set by these variables:
@@ -38,6 +39,7 @@ fail() {
 
 dry_run=false
 extra=()
+overrides=()
 while [ $# -gt 0 ]; do
   case $1 in
     --dry-run) dry_run=true ;;
@@ -47,7 +49,8 @@ while [ $# -gt 0 ]; do
       extra=("$@")
       break
       ;;
-    *) fail "unknown argument $1; it takes --dry-run, and slime's own arguments after --" ;;
+    [!-]*=*) overrides+=("$1") ;;
+    *) fail "unknown argument $1; it takes --dry-run, KEY=VALUE, and slime's own arguments after --" ;;
   esac
   shift
 done
@@ -71,7 +74,7 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 
 environment_url=${ENV_URL:-http://127.0.0.1:$ENV_PORT}
-launch=("$CONFIG" --runs-dir "$RUNS_DIR" --slime-dir "$SLIME_DIR" --megatron-dir "$MEGATRON_DIR"
+launch=("$CONFIG" "${overrides[@]}" --runs-dir "$RUNS_DIR" --slime-dir "$SLIME_DIR" --megatron-dir "$MEGATRON_DIR"
   --environment-url "$environment_url" --gpus "$NUM_GPUS" --train-tp "$TRAIN_TP" --rollout-tp "$ROLLOUT_TP"
   --save-interval "$SAVE_INTERVAL")
 [ -z "$CHECKPOINTS" ] || launch+=(--checkpoints "$CHECKPOINTS")
@@ -123,7 +126,7 @@ if $dry_run; then
 fi
 
 if [ -z "$ENV_URL" ]; then
-  PYTHON=$PYTHON launch/environment.sh "$CONFIG" --runs-dir "$RUNS_DIR" --port "$ENV_PORT" &
+  PYTHON=$PYTHON launch/environment.sh "$CONFIG" "${overrides[@]}" --runs-dir "$RUNS_DIR" --port "$ENV_PORT" &
   environment_pid=$!
   for _ in $(seq 120); do
     if ! kill -0 "$environment_pid" 2>/dev/null; then

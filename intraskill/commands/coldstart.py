@@ -6,10 +6,12 @@ Each command prints one JSON value and writes into the cold start's folder.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
+from intraskill.commands.options import OVERRIDES
 from intraskill.commands.output import print_json
 from intraskill.core.progress import Reporter
 from intraskill.evaluate.policies import open_embedded
@@ -30,6 +32,7 @@ QUIET = typer.Option(False, "--quiet", help="No progress on standard error.")
 @coldstart_app.command()
 def analyze(
     config: Path = CONFIG,
+    overrides: list[str] = OVERRIDES,
     out: Path = OUT,
     tasks: int = typer.Option(400, min=1, help="Training tasks to play without any skill."),
     quiet: bool = QUIET,
@@ -39,24 +42,27 @@ def analyze(
     Without skills; every success and every failure gets a card.
     """
     with RunLock(out):
-        start = _open(config, out, quiet)
+        start = _open(config, overrides, out, quiet)
         parts = start.settings, start.family.catalog  # type: ignore[attr-defined]
         print_json(asyncio.run(start.analyze(open_analyst(*parts), tasks, rules_analyst(*parts))))
 
 
 @coldstart_app.command("compile")
-def compile_command(config: Path = CONFIG, out: Path = OUT, quiet: bool = QUIET) -> None:
+def compile_command(
+    config: Path = CONFIG, overrides: list[str] = OVERRIDES, out: Path = OUT, quiet: bool = QUIET
+) -> None:
     """Compile the cards into at most 16 draft chunks.
 
     Training refuses a draft.
     """
     with RunLock(out):
-        print_json(_open(config, out, quiet).compile())
+        print_json(_open(config, overrides, out, quiet).compile())
 
 
 @coldstart_app.command()
 def gate(
     config: Path = CONFIG,
+    overrides: list[str] = OVERRIDES,
     out: Path = OUT,
     final_test: bool = typer.Option(
         False, "--final-test", help="Then compare the selected bank with no bank on the test split (Gate B)."
@@ -68,11 +74,11 @@ def gate(
     On validation tasks, before any training (Gate A).
     """
     with RunLock(out):
-        print_json(asyncio.run(_open(config, out, quiet).gate(final_test)))
+        print_json(asyncio.run(_open(config, overrides, out, quiet).gate(final_test)))
 
 
-def _open(config: Path, out: Path, quiet: bool) -> ColdStart:
-    settings = load_settings(config)
+def _open(config: Path, overrides: Sequence[str], out: Path, quiet: bool) -> ColdStart:
+    settings = load_settings(config, overrides)
     family = open_family(settings.environment, out.parent / ".worlds")
     policy = open_embedded(settings.policy)
     runner = open_runner(settings.environment, settings.policy, family, policy)

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 from shopsimulator.cli import check_seed
 
+from intraskill.commands.options import OVERRIDES
 from intraskill.commands.output import print_json
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
@@ -52,18 +53,19 @@ SAMPLES_OPTION = typer.Option(SAMPLES, min=1, max=1_000_000, help="Bootstrap sam
 
 
 @eval_app.command()
-def plan(config: Path = CONFIG, runs_dir: Path = RUNS_DIR) -> None:
+def plan(config: Path = CONFIG, overrides: list[str] = OVERRIDES, runs_dir: Path = RUNS_DIR) -> None:
     """Check the settings and print what would run.
 
     No model is loaded and no service is asked.
     """
-    settings = load_settings_as(EvalSettings, config)
+    settings = load_settings_as(EvalSettings, config, overrides)
     print_json(plan_record(plan_evaluation(settings, runs_dir)))
 
 
 @eval_app.command()
 def run(
     config: Path = CONFIG,
+    overrides: list[str] = OVERRIDES,
     runs_dir: Path = RUNS_DIR,
     final_test: bool = FINAL_TEST,
     quiet: bool = QUIET,
@@ -72,7 +74,7 @@ def run(
 
     Completed episodes are skipped, failed ones are tried again. Exit code 1: some could not be scored.
     """
-    settings = load_settings_as(EvalSettings, config)
+    settings = load_settings_as(EvalSettings, config, overrides)
     folder = runs_dir / settings.name
     print_json(run_evaluation(settings, folder, Reporter(quiet), final_test=final_test))
     if not quiet:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from pydantic import ValidationError
 from shopsimulator.cli import check_seed
 
 from intraskill.backends.embedded.cpu import prepare_process
+from intraskill.commands.options import OVERRIDES
 from intraskill.commands.output import print_json
-from intraskill.core.errors import UserError
 from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
 from intraskill.settings.files import load_settings
@@ -24,6 +25,7 @@ QUIET = typer.Option(False, "--quiet", help="No progress on standard error.")
 
 def train(
     config: Path = typer.Argument(..., help="Settings of the run, e.g. configs/quick.yaml."),
+    overrides: list[str] = OVERRIDES,
     runs_dir: Path = typer.Option(Path("runs"), help="Folder that holds the run folders."),
     name: str = typer.Option("", help="Another run name than the one in the file."),
     seed: int | None = typer.Option(
@@ -37,12 +39,14 @@ def train(
     round, checkpoints, report/index.html. Starting the same command again after a kill continues with the step that
     was not finished.
     """
-    settings = load_settings(config)
-    if seed is not None:
-        settings = settings.model_copy(update={"seed": seed, "name": f"{settings.name}-seed{seed}"})
-    if name:
-        settings = _renamed(settings, name)
-    _train(settings, runs_dir / settings.name, quiet)
+    settings = load_settings(config, overrides)
+    changed = [f"seed={seed}"] if seed is not None else []
+    if name or changed:
+        changed.append(f"name={json.dumps(name or f'{settings.name}-seed{seed}', ensure_ascii=False)}")
+    if changed:
+        overrides = [*overrides, *changed]
+        settings = load_settings(config, overrides)
+    _train(settings, runs_dir / settings.name, quiet, overrides)
 
 
 def resume(run: Path = RUN, quiet: bool = QUIET) -> None:
@@ -86,17 +90,7 @@ def report(run: Path = RUN) -> None:
     print(write_report(run))
 
 
-def _renamed(settings: RunSettings, name: str) -> RunSettings:
-    """The settings under another name, which has to be one that a settings file may give."""
-    try:
-        return RunSettings.model_validate({**settings.model_dump(), "name": name})
-    except ValidationError:
-        raise UserError(
-            f"--name {name!r}: use letters, digits, dot, dash and underscore, a letter or digit first"
-        ) from None
-
-
-def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
+def _train(settings: RunSettings, path: Path, quiet: bool, overrides: Sequence[str] = ()) -> None:
     prepare_process()
     with needing("training"):
         from intraskill.backends.embedded import backend
@@ -104,7 +98,7 @@ def _train(settings: RunSettings, path: Path, quiet: bool) -> None:
         from intraskill.report.live import LiveReport
     reporter = Reporter(quiet)
     try:
-        backend.train(settings, path, reporter, LiveReport(path, settings, reporter))
+        backend.train(settings, path, reporter, LiveReport(path, settings, reporter), overrides)
     except KeyboardInterrupt:
         print(f"stopped; continue with: intraskill resume {path}", file=sys.stderr)
         raise

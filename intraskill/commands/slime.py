@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from intraskill.commands.options import OVERRIDES
 from intraskill.core.errors import UserError
 
 slime_app = typer.Typer(help="The four-GPU backend: slime, SGLang, Megatron.", no_args_is_help=True)
@@ -25,6 +26,7 @@ SlimeDir = Annotated[Path, typer.Option(help="A checkout of slime.")]
 @slime_app.command()
 def preflight(
     config: Config,
+    overrides: list[str] = OVERRIDES,
     runs_dir: RunsDir = Path("runs"),
     checkpoints: Annotated[Path | None, typer.Option(help="slime's; RUNS_DIR/NAME/checkpoints by default.")] = None,
     slime_dir: SlimeDir = Path("third_party/slime"),
@@ -49,7 +51,7 @@ def preflight(
     from intraskill.backends.slime.launch import job_arguments, wandb_run_id, write_job_file
     from intraskill.backends.slime.preflight import Launch, model_sha256, plan, problems
 
-    settings = load_slime_settings(config)
+    settings = load_slime_settings(config, overrides)
     run = (runs_dir / settings.name).resolve()
     launch = Launch(
         settings=settings,
@@ -71,13 +73,14 @@ def preflight(
         for problem in found:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(2)
-    write_job_file(config, run, environment_url, model_sha256(model_directory(settings.policy.model)))
+    write_job_file(config, overrides, run, environment_url, model_sha256(model_directory(settings.policy.model)))
     print(plan(launch).action, wandb_run_id(launch))
 
 
 @slime_app.command()
 def environment(
     config: Config,
+    overrides: list[str] = OVERRIDES,
     runs_dir: RunsDir = Path("runs"),
     host: Annotated[str, typer.Option(help="Address to bind; loopback unless you mean it.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 8000,
@@ -95,7 +98,7 @@ def environment(
     from intraskill.families.shop.environment import world_files
     from intraskill.families.shop.settings import ShopSettings as FamilyShopSettings
 
-    settings = load_slime_settings(config)
+    settings = load_slime_settings(config, overrides)
     shop = settings.environment
     if not isinstance(shop, FamilyShopSettings):
         raise UserError(f"environment.family: {shop.family} has no HTTP service; only the shop has one")

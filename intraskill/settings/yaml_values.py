@@ -95,8 +95,8 @@ def _compose(text: str, where: str) -> yaml.Node | None:
                 raise UserError(f"{where}:{line}: nested too deeply to be read; flatten it")
             if isinstance(event, yaml.AliasEvent):
                 raise UserError(f"{where}:{line}: aliases are not supported; write the value out")
-            if getattr(event, "tag", None) is not None:
-                raise UserError(f"{where}:{line}: the tag {_written(event.tag)} is not supported; write the value out")
+            if tag := getattr(event, "tag", None):
+                raise UserError(f"{where}:{line}: the tag {_written(tag)} is not supported; write the value out")
         node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
         return node
     except yaml.MarkedYAMLError as error:

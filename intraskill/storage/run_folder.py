@@ -11,6 +11,7 @@ import json
 import platform
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -121,12 +122,13 @@ class RunFolder:
     def _remembered(self, step: int) -> Path:
         return self.path / "states" / f"step-{step:04d}.json"
 
-    def claim(self, settings: Meaning, meaning: dict[str, Any]) -> None:
+    def claim(self, settings: Meaning, meaning: Mapping[str, Any], overrides: Sequence[str] = ()) -> None:
         """Write run.json, or check that the folder was made by a run of the same meaning.
 
-        `meaning` holds the identities that settings only point at: model, environment, prompt, bank. Raises
-        `UserError` naming every difference when they changed. A folder in which no work was done yet, because the
-        settings were refused, belongs to nobody: mended settings take it over.
+        `meaning` holds the identities that settings only point at: model, environment, prompt, bank. `overrides` are
+        what of the settings the command line said; they are written down. Raises `UserError` naming every difference
+        to the run that the folder belongs to. A folder in which no work was done yet, because the settings were
+        refused, belongs to nobody: mended settings take it over.
         """
         path = self.path / "run.json"
         semantic = {"settings": settings.semantic(), **meaning}
@@ -146,6 +148,7 @@ class RunFolder:
                 "fingerprint": fingerprint(semantic),
                 "versions": {"intraskill": intraskill.__version__, "python": platform.python_version()},
                 "command": sys.argv[1:],
+                "overrides": list(overrides),
             },
         )
 

@@ -10,7 +10,7 @@ is refused before a backend loads anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from intraskill.agent.episode import EpisodeSettings
@@ -52,9 +52,13 @@ def open_run(
     folder: RunFolder,
     backend: Backend,
     reporter: Reporter,
+    overrides: Sequence[str] = (),
     environment_url: str | None = None,
 ) -> Run:
-    """Everything of the run in `folder` but its driver. `environment_url` overrides the settings' own.
+    """Everything of the run in `folder` but its driver.
+
+    `overrides` are those of the command line that `settings` hold already, to be recorded; `environment_url` is where
+    the environment is served, when not where the settings say.
 
     Raises `UserError` for what cannot be run, and when the folder belongs to another run.
     """
@@ -72,6 +76,7 @@ def open_run(
             "prompt_sha256": family.prompt(settings.policy.prompt).sha256,
             "bank_sha256": bank.sha256,
         },
+        overrides,
     )
     return Run(
         settings=settings,

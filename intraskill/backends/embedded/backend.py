@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,16 @@ from intraskill.training.step import StepBatch
 _UNOBSERVED = Unobserved()
 
 
-def train(settings: RunSettings, path: Path, reporter: Reporter, observer: Observer = _UNOBSERVED) -> None:
+def train(
+    settings: RunSettings,
+    path: Path,
+    reporter: Reporter,
+    observer: Observer = _UNOBSERVED,
+    overrides: Sequence[str] = (),
+) -> None:
     """Start the run in `path`, or continue it from its last finished step. Raises `UserError` for bad input."""
     with RunLock(path):
-        driver, backend = open_training(settings, path, reporter)
+        driver, backend = open_training(settings, path, reporter, overrides)
         if driver.finished:
             reporter.say(f"{path}: already finished, nothing to do")
             return
@@ -72,11 +78,13 @@ def complete_gate(
         return result.complete
 
 
-def open_training(settings: RunSettings, path: Path, reporter: Reporter) -> tuple[RoundDriver, EmbeddedBackend]:
+def open_training(
+    settings: RunSettings, path: Path, reporter: Reporter, overrides: Sequence[str] = ()
+) -> tuple[RoundDriver, EmbeddedBackend]:
     """The run in `path` with its weights at the last finished step."""
     folder = RunFolder(path)
     backend = EmbeddedBackend(settings, folder)
-    driver = RoundDriver(open_run(settings, folder, backend, reporter))
+    driver = RoundDriver(open_run(settings, folder, backend, reporter, overrides))
     driver.checkpoint = backend.version
     return driver, backend
 

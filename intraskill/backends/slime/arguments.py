@@ -10,7 +10,7 @@ say anything else, for example because somebody appended `--rollout-top-p 0.9`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,13 +48,14 @@ class JobSpec(Settings):
 
     settings: Path
     run: Path
+    overrides: tuple[str, ...] = ()
     environment_url: str | None = None
     model_sha256: str
 
 
-def load_slime_settings(path: Path | str) -> SlimeRunSettings:
+def load_slime_settings(path: Path | str, overrides: Sequence[str] = ()) -> SlimeRunSettings:
     """Read and validate a settings file. Raises `UserError` naming file, line, key and remedy."""
-    return load_settings_as(SlimeRunSettings, path)
+    return load_settings_as(SlimeRunSettings, path, overrides)
 
 
 def read_spec(args: Any) -> JobSpec:

@@ -59,7 +59,7 @@ class Job:
 
     def __init__(self, args: Any) -> None:
         spec = read_spec(args)
-        self.settings = load_slime_settings(spec.settings)
+        self.settings = load_slime_settings(spec.settings, spec.overrides)
         check_arguments(args, self.settings)
         setattr(args, ESTIMATOR_ARGUMENT, self.settings.train.advantage)
         self.args = args
@@ -68,7 +68,7 @@ class Job:
         self.folder, self.timing, self.clock = RunFolder(spec.run), TimingLog(spec.run), BusyClock()
         self._loop = asyncio.new_event_loop()
         backend = SlimeBackend(args, spec, self.settings)
-        run = open_run(self.settings.method(), self.folder, backend, Reporter(), spec.environment_url)
+        run = open_run(self.settings.method(), self.folder, backend, Reporter(), spec.overrides, spec.environment_url)
         self.engine, self.driver = backend.engine, RoundDriver(replace(run, runner=timed(run.runner, self.clock)))
 
     def generate(self, rollout_id: int) -> Generated:

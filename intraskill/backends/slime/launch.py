@@ -7,6 +7,7 @@ it and changes it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,13 @@ def job_arguments(launch: Launch, config: Path) -> list[str]:
     return words
 
 
-def write_job_file(config: Path, run: Path, environment_url: str | None, model_sha256: str) -> Path:
+def write_job_file(
+    config: Path, overrides: Sequence[str], run: Path, environment_url: str | None, model_sha256: str
+) -> Path:
     """RUN/slime.yaml: the file that `--custom-config-path` names."""
-    job = {"settings": str(config.resolve()), "run": str(run), "model_sha256": model_sha256}
+    job: dict[str, Any] = {"settings": str(config.resolve()), "run": str(run), "model_sha256": model_sha256}
+    if overrides:
+        job["overrides"] = list(overrides)
     if environment_url:
         job["environment_url"] = environment_url
     path = run / "slime.yaml"

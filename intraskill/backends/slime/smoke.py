@@ -145,7 +145,7 @@ def _launch(config: Path, out: Path, slime_dir: Path) -> Launch:
 
 
 def _write_job_file(launch: Launch, config: Path, environment_url: str) -> None:
-    write_job_file(config, launch.run, environment_url, model_sha256(model_directory(launch.settings.policy.model)))
+    write_job_file(config, (), launch.run, environment_url, model_sha256(model_directory(launch.settings.policy.model)))
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class EmbeddedTrainActor(TrainRayActor):
         super().init(args, role, with_ref, with_opd_teacher)
         torch.set_num_threads(1)
         spec = read_spec(args)
-        self.settings, self.timing = load_slime_settings(spec.settings), TimingLog(spec.run)
+        self.settings, self.timing = load_slime_settings(spec.settings, spec.overrides), TimingLog(spec.run)
         self.train_parallel_config = self._get_parallel_config()
         self.trainer = Trainer(
             load_model(str(args.hf_checkpoint)), self.settings.train, temperature=args.rollout_temperature

@@ -201,7 +201,7 @@ def test_the_command_writes_the_job_file(launch, tmp_path, capsys):
     from intraskill.backends.slime.launch import write_job_file
 
     config = tmp_path / "c.yaml"
-    path = write_job_file(config, launch.run, "http://127.0.0.1:1", "ab")
+    path = write_job_file(config, (), launch.run, "http://127.0.0.1:1", "ab")
     found = yaml.safe_load(path.read_text())["intraskill"]
     assert found["environment_url"] == "http://127.0.0.1:1"
     assert json.dumps(found).count(str(launch.run)) == 1
