@@ -25,8 +25,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from intraskill.evolution.analysts.base import Case
 from intraskill.evolution.proposer import failed_retries, open_analyst
+from intraskill.families.analysis import Case
 from intraskill.families.shop.family import open_shop
 from intraskill.rollout.jobs import outcome
 from intraskill.settings.stored import open_settings
@@ -69,7 +69,7 @@ def proposals(run: Path) -> dict[str, Any]:
     catalog = open_shop(settings.environment.offline(), run.parent / ".worlds").catalog
     cards = [row for path in sorted(run.glob("rounds/*/analysis/cards.jsonl")) for row in JsonlLog(path).read()]
     proposed = [card for card in cards if card["outcome"] != "NO_PROPOSAL"]
-    proved = sum(card["privileged_audit"]["reward_detail"].get("r_success") == 1 for card in proposed)
+    proved = sum(card["privileged_audit"]["verified"] for card in proposed)
     texts = [text.lower() for text in _visible_texts(run)]
     numbers = {number for text in texts for number in re.findall(r"\d+", text)}
     hits = {
@@ -93,8 +93,8 @@ def throughput(run: Path, limit: int, against: Path | None) -> dict[str, Any]:
     import asyncio
 
     settings, folder = open_settings(run), RunFolder(run)
-    source = open_shop(settings.environment.offline(), run.parent / ".worlds")
-    analyst = open_analyst(settings, source.catalog)
+    shop = open_shop(settings.environment.offline(), run.parent / ".worlds")
+    analyst = open_analyst(settings, shop.evolution())
     cases = []
     for path in sorted(run.glob("rounds/*/retries.jsonl")):
         bank = read_bank(path.parent / "skill_bank.json")

@@ -16,7 +16,7 @@ from intraskill.commands.output import print_json
 from intraskill.core.progress import Reporter
 from intraskill.evaluate.policies import open_embedded
 from intraskill.evolution.coldstart import ColdStart
-from intraskill.evolution.proposer import open_analyst, rules_analyst
+from intraskill.evolution.proposer import evolution_of, open_analyst, rules_analyst
 from intraskill.families.registry import open_family
 from intraskill.settings.files import load_settings
 from intraskill.storage.store import RunLock
@@ -43,7 +43,7 @@ def analyze(
     """
     with RunLock(out):
         start = _open(config, overrides, out, quiet)
-        parts = start.settings, start.family.catalog  # type: ignore[attr-defined]
+        parts = start.settings, start.evolution
         print_json(asyncio.run(start.analyze(open_analyst(*parts), tasks, rules_analyst(*parts))))
 
 
@@ -83,4 +83,4 @@ def _open(config: Path, overrides: Sequence[str], out: Path, quiet: bool) -> Col
     policy = open_embedded(settings.policy)
     runner = open_runner(settings.environment, settings.policy, family, policy)
     checkpoint = f"step-0000-{policy.identity()['weight_version']}"  # what training calls these weights
-    return ColdStart(settings, out, runner, family, checkpoint, Reporter(quiet))
+    return ColdStart(settings, out, runner, family, evolution_of(family), checkpoint, Reporter(quiet))

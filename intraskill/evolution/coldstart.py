@@ -24,8 +24,8 @@ from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
-from intraskill.evolution.analysts.base import Analyst, Case, checked_card
-from intraskill.evolution.cards import Card, Channel, Lesson, card_record, read_cards
+from intraskill.evolution.analysts.checked import checked_card
+from intraskill.evolution.cards import Lesson, card_record, read_cards
 from intraskill.evolution.compiler import (
     Cluster,
     Compiled,
@@ -36,9 +36,9 @@ from intraskill.evolution.compiler import (
     compile_candidates,
     dropped_record,
 )
-from intraskill.evolution.firewall import Facts, catalog_facts, release
+from intraskill.evolution.firewall import release
+from intraskill.families.analysis import Analyst, Card, Case, Channel, Evolution, Mechanisms
 from intraskill.families.base import TaskFamily
-from intraskill.families.shop.family import Shop
 from intraskill.gate.run import GateProtocol, GateResult, run_gate
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
@@ -61,14 +61,13 @@ class ColdStart:
         folder: Path,
         runner: EpisodeRunner,
         family: TaskFamily,
+        evolution: Evolution,
         checkpoint: str,
         reporter: Reporter,
     ) -> None:
         self.settings, self.folder, self.runner, self.family = settings, folder, runner, family
         self.checkpoint, self.reporter = checkpoint, reporter
-        if not isinstance(family, Shop):
-            raise UserError("environment.family: a cold start needs the shop")
-        self.facts: Facts = catalog_facts(family.catalog, family.splits().train)
+        self.evolution, self.facts, self.mechanisms = evolution, evolution.facts(), evolution.mechanisms
         _claim(folder, settings, checkpoint)
 
     async def analyze(self, failures: Analyst, tasks: int, successes: Analyst | None = None) -> dict[str, Any]:
@@ -100,8 +99,9 @@ class ColdStart:
         released = (release(card, self.facts)[0] for card in cards)
         lessons = [lesson for lesson in released if lesson is not None]
         limits = Limits(DRAFT_CHUNKS, self.settings.analyst.min_cards, self.settings.policy.prompt)
-        groups: list[tuple[Cluster, None]] = [(cluster, None) for cluster in draft_clusters(lessons)]
-        compiled = compile_candidates(lessons, Bank(), (), self.facts, limits, groups)
+        drafts = draft_clusters(lessons, self.mechanisms)
+        groups: list[tuple[Cluster, None]] = [(cluster, None) for cluster in drafts]
+        compiled = compile_candidates(lessons, Bank(), (), self.facts, self.mechanisms, limits, groups)
         if not compiled.candidates:
             raise UserError(f"{self.folder}: no mechanism has {limits.min_cards} cards; analyze more tasks")
         write_bank(self.folder / "draft_bank.json", draft_bank(compiled, self.checkpoint))
@@ -193,10 +193,11 @@ class ColdStart:
         return read_cards(JsonlLog(self.folder / "cards.jsonl"))
 
 
-def draft_clusters(lessons: Sequence[Lesson]) -> list[Cluster]:
+def draft_clusters(lessons: Sequence[Lesson], mechanisms: Mechanisms) -> list[Cluster]:
     """Clusters of each channel by itself, then those of one mechanism joined across the channels."""
     channels = [[item for item in lessons if item.channel == name] for name in ("failure", "success")]
-    return aligned(cluster for channel in channels for cluster in clusters(channel))
+    found = (cluster for channel in channels for cluster in clusters(channel, mechanisms))
+    return aligned(found, mechanisms)
 
 
 def draft_bank(compiled: Compiled, checkpoint: str) -> Bank:

@@ -14,44 +14,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from shopsimulator.text import query_tokens
-
-from intraskill.evolution.cards import Abstraction, Lesson, Operation, chunk_key, parse_abstraction, text_key
-from intraskill.evolution.firewall import Facts, check
+from intraskill.core.records import Style
+from intraskill.core.words import words
+from intraskill.evolution.cards import Lesson, Operation, chunk_key, parse_abstraction, text_key
+from intraskill.evolution.firewall import check
 from intraskill.evolution.ledger import rejected_texts
-from intraskill.families.shop.mechanisms import MECHANISMS, known_mechanism, mechanism_of
-from intraskill.families.shop.wordings import Style
+from intraskill.families.analysis import Abstraction, Facts, Mechanisms
 from intraskill.gate.interventions import Candidate
 from intraskill.skills.bank import Bank, Chunk
 
 _SAME_WORDS = 0.5  # Jaccard similarity from which two clusters are one
-_FILLER = frozenset(
-    (
-        "a",
-        "an",
-        "and",
-        "at",
-        "be",
-        "by",
-        "for",
-        "from",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "of",
-        "on",
-        "or",
-        "that",
-        "the",
-        "to",
-    )
-)
+_FILLER = frozenset(words("a an and at be by for from if in into is it of on or that the to"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +79,23 @@ def compile_candidates(
     bank: Bank,
     ledger: Iterable[Mapping[str, Any]],
     facts: Facts,
+    mechanisms: Mechanisms,
     limits: Limits,
     proposals: Sequence[tuple[Cluster, Abstraction | None]] | None = None,
 ) -> Compiled:
-    """Candidates of the lessons; pure. `proposals` replaces the built-in choice of clusters, and of texts if given."""
+    """Candidates of the lessons; pure.
+
+    `mechanisms` are those the family has words for; `proposals` replaces the built-in choice of clusters, and of texts
+    if given.
+    """
     rejected = rejected_texts(ledger)
     pairs: Sequence[tuple[Cluster, Abstraction | None]]
-    pairs = proposals if proposals is not None else [(cluster, None) for cluster in clusters(lessons)]
+    pairs = proposals if proposals is not None else [(cluster, None) for cluster in clusters(lessons, mechanisms)]
     candidates: list[Candidate] = []
     dropped: list[Dropped] = []
     for cluster, text in pairs:
-        texts = (text,) if text is not None else tuple(_texts(cluster, limits.style))
-        chosen, reason = _choose(cluster, texts, bank, candidates, rejected, facts, limits)
+        texts = (text,) if text is not None else tuple(_texts(cluster, mechanisms, limits.style))
+        chosen, reason = _choose(cluster, texts, bank, candidates, rejected, facts, mechanisms, limits)
         if reason is None and len(candidates) >= limits.count:
             reason = "over_limit"
         if reason is None:
@@ -123,7 +105,7 @@ def compile_candidates(
     return Compiled(tuple(candidates), tuple(dropped))
 
 
-def clusters(lessons: Iterable[Lesson]) -> list[Cluster]:
+def clusters(lessons: Iterable[Lesson], mechanisms: Mechanisms) -> list[Cluster]:
     """Lessons grouped by what they say, in the order of `aligned`."""
     grouped: dict[tuple[str, str, str], list[Lesson]] = {}
     for lesson in sorted(lessons, key=lambda item: item.card_id):
@@ -132,14 +114,15 @@ def clusters(lessons: Iterable[Lesson]) -> list[Cluster]:
     found = [
         Cluster(group[0].operation, group[0].target, name, tuple(group)) for (_, _, name), group in grouped.items()
     ]
-    return aligned(found)
+    return aligned(found, mechanisms)
 
 
-def aligned(found: Iterable[Cluster]) -> list[Cluster]:
+def aligned(found: Iterable[Cluster], mechanisms: Mechanisms) -> list[Cluster]:
     """Clusters that say the same joined into one, largest first, additions before rewrites of the same size."""
     joined: list[Cluster] = []
+    known = mechanisms.names()
     for cluster in sorted(found, key=_by_size):
-        twin = next((i for i, other in enumerate(joined) if _same(cluster, other)), None)
+        twin = next((i for i, other in enumerate(joined) if _same(cluster, other, known)), None)
         if twin is None:
             joined.append(cluster)
         else:
@@ -175,6 +158,7 @@ def _choose(
     candidates: Sequence[Candidate],
     rejected: frozenset[tuple[str, str]],
     facts: Facts,
+    mechanisms: Mechanisms,
     limits: Limits,
 ) -> tuple[Abstraction, str | None]:
     """The first text that may become a candidate, or the first text and the last reason why none may.
@@ -189,7 +173,7 @@ def _choose(
         return texts[0], "too_few_cards"
     if cluster.operation == "REWRITE" and cluster.target not in bank.ids:
         return texts[0], "target_not_active"
-    if cluster.operation == "ADD" and cluster.mechanism in {mechanism_of(chunk) for chunk in bank.chunks}:
+    if cluster.operation == "ADD" and cluster.mechanism in {mechanisms.of(chunk) for chunk in bank.chunks}:
         return texts[0], "covered_by_bank"
     present = {chunk_key(chunk) for chunk in bank.chunks}
     proposed = {chunk_key(candidate.chunk) for candidate in candidates}
@@ -215,33 +199,34 @@ def _dropped(reason: str, cluster: Cluster, text: Abstraction) -> Dropped:
     return Dropped(reason, cluster.operation, cluster.target, mechanism, cluster.cards, text)
 
 
-def _texts(cluster: Cluster, style: Style) -> Iterator[Abstraction]:
+def _texts(cluster: Cluster, mechanisms: Mechanisms, style: Style) -> Iterator[Abstraction]:
     """Texts to try in turn: known wordings of the mechanism, else the lessons themselves, most typical first."""
     own = sorted(cluster.lessons, key=lambda lesson: (-_typicality(lesson, cluster.lessons), lesson.card_id))
-    known = known_mechanism(cluster.mechanism, own[0].abstraction.title)
-    if known is None or any(lesson.abstraction.title != known.title for lesson in own):
+    title = own[0].abstraction.title
+    known = mechanisms.wordings(cluster.mechanism, title, style)
+    if not known or any(lesson.abstraction.title != title for lesson in own):
         yield from dict.fromkeys(lesson.abstraction for lesson in own)
         return
-    for wording in known.wordings(style):
-        yield replace(own[0].abstraction, applies_when=wording.applies_when, procedure=wording.procedure)
+    for applies_when, procedure in known:
+        yield replace(own[0].abstraction, applies_when=applies_when, procedure=procedure)
 
 
 def _typicality(lesson: Lesson, others: Sequence[Lesson]) -> float:
-    words = _words(lesson.abstraction)
-    return sum(_similarity(words, _words(other.abstraction)) for other in others)
+    said = _words(lesson.abstraction)
+    return sum(_similarity(said, _words(other.abstraction)) for other in others)
 
 
-def _same(one: Cluster, other: Cluster) -> bool:
+def _same(one: Cluster, other: Cluster, known: Collection[str]) -> bool:
     if (one.operation, one.target) != (other.operation, other.target):
         return False
-    if one.mechanism in MECHANISMS and other.mechanism in MECHANISMS:
+    if one.mechanism in known and other.mechanism in known:
         return one.mechanism == other.mechanism
     return _similarity(_words(one.lessons[0].abstraction), _words(other.lessons[0].abstraction)) >= _SAME_WORDS
 
 
 def _words(text: Abstraction) -> frozenset[str]:
     said = " ".join((text.title, text.applies_when, *text.procedure)).lower()
-    return frozenset(query_tokens(said)) - _FILLER
+    return frozenset(words(said)) - _FILLER
 
 
 def _similarity(one: frozenset[str], other: frozenset[str]) -> float:

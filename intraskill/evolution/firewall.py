@@ -1,13 +1,14 @@
 """What may not pass from the evidence into a skill: a pure check with reasons.
 
 A chunk is read by the policy on every task, also on those that judge it. So its text must not carry anything of the
-task it was learned from, nor anything a shopper cannot see. `check` looks for, in every field:
+task it was learned from, nor anything an agent cannot see. What that is the task family says (`Facts`). `check` looks
+for, in every field:
 
-- `asin`, `long_identifier`, `task_id`: names of products, tasks and records;
-- `title`, `title_fragment`: product titles, also misspelt ones, or four words in a row of a longer title. A title that
-  reads like an instruction is still a title: this is what keeps it out of the bank;
-- `gold_fact`: attributes and options of the episode's own goal; `instance_price`, `price`: its prices, or any price;
-- `unobservable`: conditions on the goal, the reward or other things no shopper sees;
+- `long_identifier`, `task_id`, and the family's identifiers under their own reason: names of things, tasks and records;
+- the family's passages, under their own reasons: texts of its world, also misspelt or in part. A passage that reads
+  like an instruction is still a passage: this is what keeps it out of the bank;
+- `gold_fact`, `instance_number`: names and numbers of the episode's own goal;
+- `unobservable`: conditions on the goal, the reward or other things no agent sees; and the family's own patterns;
 - `injection`, `hidden_characters`, `foreign_letters`: mark-up, links, instructions to the reader, characters that do
   not show, letters of other scripts (a Cyrillic о hides a brand from every comparison);
 - `foreign_split`: evidence of a task outside the training split.
@@ -25,33 +26,19 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
-from shopsimulator.catalog import Catalog
-from shopsimulator.text import contains, has_cjk
-
-from intraskill.evolution.cards import Abstraction, Card, Lesson, PrivilegedAudit
-from intraskill.families.shop.titles import TitleIndex, plain, squeezed
+from intraskill.core.words import contains, has_cjk, plain, squeezed
+from intraskill.evolution.cards import Lesson
+from intraskill.families.analysis import LONG_NAME, Abstraction, Card, Facts, OwnFacts, PrivilegedAudit
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _THOUSANDS = re.compile(r"(?<=\d)[,'](?=\d{3}(?!\d))")
 _WORD = re.compile(r"[^\W_]+(?:[-_][^\W_]+)*")
-_AMOUNT = (
-    r"(?:\d|\b(?:ten|eleven|twelve|\w+teen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand)\b|"
-    r"[一二两三四五六七八九][十百千万零一二三四五六七八九]*[十百千万])"
-)
-_PRICE = re.compile(
-    rf"[$€£¥]\s*\d|{_AMOUNT}[-\s]*(?:yuan|usd|eur|dollars?|euros?|pounds?|bucks|rmb|cents?|元|块)|[一二两三四五六七八九]元",
-    re.IGNORECASE,
-)
 _UNOBSERVABLE = re.compile(
-    r"\bgold(?:en)?\s+(?:product|item|option|attribute|answer|target)|\b(?:the|a)\s+gold\b|"
-    r"\b(?:goal|target)\s+(?:product|item|asin|option|attribute)|"
-    r"\bhidden\s+(?:goal|product|option|attribute|requirement|instruction)|\banswer\s+key\b|\bground[ -]truth\b|"
-    r"\brewards?\b|\br[ _-](?:success|strict|loose|type|att|option|price)\b|\bscor(?:e[ds]?|ers?|ing)\b|\basins?\b|"
-    r"\b(?:grader|oracle|verifier)\b|\btask[ _-]?ids?\b|\b(?:validation|evaluation|test)[ _-]+(?:set|split|tasks?)\b|"
-    r"目标商品|目标产品|标准答案|正确答案|真实需求|隐藏|奖励|得分|评分|满分|测试集|验证集",
+    r"\bgold(?:en)?\s+(?:answer|target)|\b(?:the|a)\s+gold\b|\bhidden\s+(?:goal|requirement|instruction)|"
+    r"\banswer\s+key\b|\bground[ -]truth\b|\brewards?\b|\bscor(?:e[ds]?|ers?|ing)\b|\b(?:grader|oracle|verifier)\b|"
+    r"\btask[ _-]?ids?\b|\b(?:validation|evaluation|test)[ _-]+(?:set|split|tasks?)\b|"
+    r"标准答案|正确答案|真实需求|隐藏|奖励|得分|评分|满分|测试集|验证集",
     re.IGNORECASE,
 )
 _INJECTION = re.compile(
@@ -62,12 +49,13 @@ _INJECTION = re.compile(
     r"(?:忽略|忽视|无视|忘记|不要理会|别管|不要遵守).{0,12}(?:指令|规则|以上|之前|提示)|系统提示",
     re.IGNORECASE,
 )
+_PATTERNS = (("unobservable", _UNOBSERVABLE), ("injection", _INJECTION))
 _HIDDEN = ("Cc", "Cf", "Co", "Cs", "Mn", "Me", "Zl", "Zp")
 _BLANKS = "\u115f\u1160\u2800\u3164\uffa0"  # letters and symbols that show nothing
 _SCRIPTS = ("LATIN", "CJK", "IDEOGRAPHIC")
 _LONG_DIGITS = 5
 _LONG_MIXED = 8
-_LONG_NAME, _LONG_CHINESE_NAME = 6, 3  # characters from which a name counts inside a longer word
+_LONG_CHINESE_NAME = 3  # characters from which a Chinese name counts inside a longer word
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +67,8 @@ class Hit:
     excerpt: str
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What the whole catalog must keep to itself. `train_ids` are the only tasks evidence may come from."""
-
-    asins: frozenset[str]
-    task_ids: frozenset[str]
-    titles: TitleIndex
-    train_ids: frozenset[str]
-
-    @cached_property
-    def long_asins(self) -> tuple[str, ...]:
-        """Those that cannot stand inside a longer word by chance, squeezed."""
-        return tuple(word for word in map(squeezed, self.asins) if len(word) >= _LONG_NAME)
-
-
-def catalog_facts(catalog: Catalog, train_ids: Sequence[str]) -> Facts:
-    """The facts of a catalog; made once a run."""
-    return Facts(
-        asins=frozenset(asin.lower() for asin in catalog.products) | {item.asin.lower() for item in catalog.excluded},
-        task_ids=frozenset(map(str, catalog.tasks)),
-        titles=TitleIndex(product.title for product in catalog.products.values()),
-        train_ids=frozenset(train_ids),
-    )
-
-
 def release(card: Card, facts: Facts) -> tuple[Lesson | None, tuple[Hit, ...]]:
-    """The card's lesson, or the hits that keep it in. A card without a proposal or a verified purchase has neither."""
+    """The card's lesson, or the hits that keep it in. A card without a proposal or a verified repair has neither."""
     abstraction, outcome = card.deployable_abstraction, card.outcome
     if outcome == "NO_PROPOSAL" or abstraction is None or not card.verified:
         return None, ()
@@ -136,19 +99,20 @@ def held_back(card: Card, hits: Sequence[Hit]) -> Card:
 
 def check(abstraction: Abstraction, facts: Facts, audit: PrivilegedAudit | None = None) -> tuple[Hit, ...]:
     """Everything in the abstraction that may not pass; with `audit`, also the facts of its own task."""
+    own = facts.own(audit) if audit is not None else OwnFacts()
     hits: list[Hit] = []
     for name, text in abstraction.texts().items():
-        for reason, excerpt in _findings(text, facts, audit):
+        for reason, excerpt in _findings(text, facts, own):
             hit = Hit(reason, name, excerpt)
             if hit not in hits:
                 hits.append(hit)
     if not hits:
         whole = squeezed(plain(" ".join(abstraction.texts().values())))
-        hits = [Hit(reason, "together", excerpt) for reason, excerpt in _spelt_out(whole, facts, audit)]
+        hits = [Hit(reason, "together", excerpt) for reason, excerpt in _spelt_out(whole, facts, own)]
     return tuple(hits)
 
 
-def _findings(text: str, facts: Facts, audit: PrivilegedAudit | None) -> Iterator[tuple[str, str]]:
+def _findings(text: str, facts: Facts, own: OwnFacts) -> Iterator[tuple[str, str]]:
     composed = unicodedata.normalize("NFC", text)
     if hidden := [c for c in composed if unicodedata.category(c) in _HIDDEN or c in _BLANKS]:
         yield "hidden_characters", ascii("".join(hidden))
@@ -156,19 +120,19 @@ def _findings(text: str, facts: Facts, audit: PrivilegedAudit | None) -> Iterato
     if foreign := [c for c in shown if c.isalpha() and not unicodedata.name(c, "").startswith(_SCRIPTS)]:
         yield "foreign_letters", "".join(foreign)
     yield from _identifiers(shown, facts)
-    for reason, pattern in (("unobservable", _UNOBSERVABLE), ("injection", _INJECTION), ("price", _PRICE)):
-        if match := pattern.search(shown):
+    for reason, pattern in (*_PATTERNS, *facts.patterns):
+        if match := next(pattern.finditer(shown), None):
             yield reason, match.group(0)
-    yield from facts.titles.find(shown)
-    if audit is not None:
-        yield from _instance_facts(shown, audit)
+    yield from facts.passages.find(shown)
+    yield from _own_facts(shown, own)
 
 
 def _identifiers(text: str, facts: Facts) -> Iterator[tuple[str, str]]:
     for word in _WORD.findall(text):
         joined = re.sub(r"[-_]", "", word)
-        if word in facts.asins or joined in facts.asins:
-            yield "asin", word
+        reason = next((kind for kind, names in facts.names.items() if word in names or joined in names), None)
+        if reason is not None:
+            yield reason, word
         elif len(re.sub(r"\D", "", joined)) >= _LONG_DIGITS or (len(joined) >= _LONG_MIXED and _is_mixed(joined)):
             yield "long_identifier", word
     for number in _NUMBER.findall(text):
@@ -176,38 +140,26 @@ def _identifiers(text: str, facts: Facts) -> Iterator[tuple[str, str]]:
             yield "task_id", number
 
 
-def _spelt_out(whole: str, facts: Facts, audit: PrivilegedAudit | None) -> Iterator[tuple[str, str]]:
+def _spelt_out(whole: str, facts: Facts, own: OwnFacts) -> Iterator[tuple[str, str]]:
     """Names that stand in the text without its spaces and punctuation."""
-    if asin := next((asin for asin in facts.long_asins if asin in whole), None):
-        yield "asin", asin
-    if title := facts.titles.spelt_out(whole):
-        yield "title", title
-    for name in _goal_names(audit) if audit else ():
+    if found := next(((reason, name) for reason, name in facts.long_names if name in whole), None):
+        yield found
+    if passage := facts.passages.spelt_out(whole):
+        yield passage
+    for name in own.names:
         word = squeezed(name)
-        if len(word) >= (_LONG_CHINESE_NAME if has_cjk(word) else _LONG_NAME) and word in whole:
+        if len(word) >= (_LONG_CHINESE_NAME if has_cjk(word) else LONG_NAME) and word in whole:
             yield "gold_fact", name
+
+
+def _own_facts(text: str, own: OwnFacts) -> Iterator[tuple[str, str]]:
+    for name in own.names:
+        if contains(text, name):
+            yield "gold_fact", name
+    for number in _NUMBER.findall(text):
+        if float(number) in own.numbers:
+            yield "instance_number", number
 
 
 def _is_mixed(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
-
-
-def _instance_facts(text: str, audit: PrivilegedAudit) -> Iterator[tuple[str, str]]:
-    purchase = audit.purchase or {}
-    for name in _goal_names(audit):
-        if contains(text, name):
-            yield "gold_fact", name
-    prices = {_number(value) for value in (audit.goal.get("price_upper"), purchase.get("price"))} - {None}
-    for number in _NUMBER.findall(text):
-        if float(number) in prices:
-            yield "instance_price", number
-
-
-def _goal_names(audit: PrivilegedAudit) -> list[str]:
-    """The attributes and options of the task's goal, plain."""
-    names = [*audit.goal.get("attributes", ()), *audit.goal.get("options", ())]
-    return [name for name in dict.fromkeys(plain(str(name)) for name in names) if name]
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None

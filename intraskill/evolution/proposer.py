@@ -25,15 +25,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from shopsimulator.catalog import Catalog
-from shopsimulator.engine import ShopSettings, ShopWorld
-
-from intraskill.core.errors import StateCorrupted
-from intraskill.evolution.analysts.base import Analyst, AnalystWorld, Case, checked_card, no_proposal
+from intraskill.core.errors import StateCorrupted, UserError
+from intraskill.evolution.analysts.checked import checked_card
 from intraskill.evolution.analysts.llm import LlmAnalyst
 from intraskill.evolution.analysts.merge import Groups, merge_lessons
 from intraskill.evolution.candidates import CandidateSource, NoCandidates, Proposed
-from intraskill.evolution.cards import Card, Lesson, card_record, read_cards, text_key
+from intraskill.evolution.cards import Lesson, card_record, read_cards, text_key
 from intraskill.evolution.compiler import (
     Compiled,
     Limits,
@@ -43,12 +40,10 @@ from intraskill.evolution.compiler import (
     parse_candidate,
     parse_dropped,
 )
-from intraskill.evolution.firewall import Facts, catalog_facts, release
+from intraskill.evolution.firewall import release
 from intraskill.evolution.ledger import Ledger, LedgerRow
+from intraskill.families.analysis import Analyst, Card, Case, Evolution, no_proposal
 from intraskill.families.base import TaskFamily
-from intraskill.families.shop.analysts.rules import RulesAnalyst
-from intraskill.families.shop.environment import InProcessShop
-from intraskill.families.shop.family import Shop
 from intraskill.gate.interventions import Candidate
 from intraskill.gate.run import GateResult
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
@@ -76,12 +71,13 @@ class Proposer:
         self,
         folder: RunFolder,
         analyst: Analyst,
-        facts: Facts,
+        evolution: Evolution,
         limits: Limits,
         concurrency: int = 1,
         merge: Merge | None = None,
     ) -> None:
-        self._folder, self._analyst, self._facts, self._limits = folder, analyst, facts, limits
+        self._folder, self._analyst, self._limits = folder, analyst, limits
+        self._facts, self._mechanisms = evolution.facts(), evolution.mechanisms
         self._concurrency, self._merge = concurrency, merge
         self._ledger = Ledger(folder.ledger)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="analyst")
@@ -188,7 +184,8 @@ class Proposer:
         lessons: list[Lesson] = [lesson for lesson in released if lesson is not None]
         groups = asyncio.run(self._own(self._merge(lessons, bank))) if self._merge else None
         ledger = self._ledger.rows(round_index)
-        compiled = compile_candidates(lessons, bank, ledger, self._facts, self._limits, groups)
+        facts, mechanisms = self._facts, self._mechanisms
+        compiled = compile_candidates(lessons, bank, ledger, facts, mechanisms, self._limits, groups)
         write_json_atomic(
             path,
             {
@@ -205,46 +202,55 @@ class Proposer:
 
 
 def open_proposer(settings: RunSettings, folder: RunFolder, family: TaskFamily) -> CandidateSource:
-    """The source of candidates that the settings ask for."""
-    if settings.analyst.kind == "none" or not isinstance(family, Shop):
+    """The source of candidates that the settings ask for. Raises `UserError` when the family has no such analyst."""
+    if settings.analyst.kind == "none":
         return NoCandidates()
-    catalog = family.catalog
+    evolution = evolution_of(family)
+    analyst = open_analyst(settings, evolution)
     limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.prompt)
-    facts = catalog_facts(catalog, family.splits().train)
-    analyst = open_analyst(settings, catalog)
     if not isinstance(analyst, LlmAnalyst):
-        return Proposer(folder, analyst, facts, limits)
+        return Proposer(folder, analyst, evolution, limits)
 
     async def merge(lessons: Sequence[Lesson], bank: Bank) -> Groups | None:
         try:
-            return await merge_lessons(analyst.policy, lessons, bank, f"merge-{bank.sha256[:8]}")
+            name = f"merge-{bank.sha256[:8]}"
+            return await merge_lessons(analyst.policy, analyst.briefing.merging, lessons, bank, name)
         finally:
             await analyst.close()
 
-    return Proposer(folder, analyst, facts, limits, settings.analyst.concurrency, merge)
+    return Proposer(folder, analyst, evolution, limits, settings.analyst.concurrency, merge)
 
 
-def open_analyst(settings: RunSettings, catalog: Catalog) -> Analyst:
-    """The analyst of the settings (`rules` where they name none)."""
-    if settings.analyst.kind == "llm":
-        policy = analyst_policy(settings.analyst)
-        return LlmAnalyst(_world(settings, catalog), policy, settings.analyst.max_turns)
-    return rules_analyst(settings, catalog)
+def evolution_of(family: TaskFamily) -> Evolution:
+    """What lets the family's bank evolve. Raises `UserError` when it has nothing of the kind."""
+    evolution = family.evolution()
+    if evolution is None:
+        name = family.settings.family
+        raise UserError(f"analyst.kind: nobody reads the failures of the family {name}; set analyst.kind to none")
+    return evolution
 
 
-def rules_analyst(settings: RunSettings, catalog: Catalog) -> RulesAnalyst:
+def open_analyst(settings: RunSettings, evolution: Evolution) -> Analyst:
+    """The analyst of the settings (`rules` where they name none). Raises `UserError` when the family has none such."""
+    if settings.analyst.kind != "llm":
+        return rules_analyst(settings, evolution)
+    briefing = evolution.briefing()
+    if briefing is None:
+        raise UserError(
+            f"analyst.kind: the family {settings.environment.family} has no briefing for a language model; "
+            "set analyst.kind to rules"
+        )
+    return LlmAnalyst(briefing, analyst_policy(settings.analyst), settings.analyst.max_turns)
+
+
+def rules_analyst(settings: RunSettings, evolution: Evolution) -> Analyst:
     """The analyst that needs no model, also the one that reads successes."""
-    return RulesAnalyst(_world(settings, catalog), settings.policy.prompt)
-
-
-def _world(settings: Any, catalog: Catalog) -> AnalystWorld:
-    """A world of the analyst's own, in process."""
-    environment = settings.environment
-    shop = ShopSettings(
-        page_size=environment.page_size, rendering=environment.rendering, max_steps=environment.max_steps
-    )
-    shop_world = ShopWorld(catalog, shop)
-    return AnalystWorld(catalog, lambda: InProcessShop(shop_world), environment.max_steps)
+    analyst = evolution.rules(settings.policy.prompt)
+    if analyst is None:
+        raise UserError(
+            f"analyst.kind: the family {settings.environment.family} has no rules; set analyst.kind to llm or none"
+        )
+    return analyst
 
 
 def analyst_policy(settings: AnalystSettings) -> OpenAIPolicy:

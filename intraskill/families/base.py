@@ -24,6 +24,7 @@ from intraskill.core.errors import IntraSkillError
 from intraskill.core.protocol import Environment
 from intraskill.core.records import EpisodeJob, Message, Reset, Style, Tool, ToolSchema, Turn
 from intraskill.core.settings import Settings
+from intraskill.families.analysis import Evolution
 from intraskill.skills.bank import Chunk
 
 
@@ -112,9 +113,23 @@ class TaskFamily(Protocol):
     def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
         """What the reply does. Raises `ProtocolError`; for a reply cut before its end, that ends the episode."""
 
+    def evolution(self) -> Evolution | None:
+        """What lets the bank evolve; None: no analyst reads this family's failures."""
+
 
 def answers(call_ids: Sequence[str], content: str) -> tuple[Message, ...]:
     """An answer as the conversation holds it: one tool message a call, or a user message where there was no call."""
     if not call_ids:
         return ({"role": "user", "content": content},)
     return tuple({"role": "tool", "tool_call_id": call_id, "content": content} for call_id in call_ids)
+
+
+def function_tool(name: str, description: str, required: Sequence[str], **properties: dict[str, Any]) -> Tool:
+    """An OpenAI function tool."""
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}

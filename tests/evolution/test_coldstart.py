@@ -9,11 +9,12 @@ import pytest
 
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
-from intraskill.evolution.analysts.base import no_proposal
-from intraskill.evolution.cards import Abstraction, Lesson
+from intraskill.evolution.cards import Lesson
 from intraskill.evolution.coldstart import ColdStart, draft_clusters
 from intraskill.evolution.history import Event, bank_difference, bank_history, banks_of
+from intraskill.families.analysis import Abstraction, no_proposal
 from intraskill.families.shop.analysts.rules import RulesAnalyst
+from intraskill.families.shop.mechanisms import ShopMechanisms
 from intraskill.settings.models import AnalystSettings
 from intraskill.skills.bank import Bank, read_bank, write_bank
 from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
@@ -23,9 +24,8 @@ from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
 def cold(make_runner, world, settings):
     def make(path, policy=None, **changes):
         runner = make_runner(policy)
-        return ColdStart(
-            settings.model_copy(update=changes), path, runner, world, "step-0000-scripted", Reporter(quiet=True)
-        )
+        changed, reporter = settings.model_copy(update=changes), Reporter(quiet=True)
+        return ColdStart(changed, path, runner, world, world.evolution(), "step-0000-scripted", reporter)
 
     return make
 
@@ -152,7 +152,7 @@ async def test_each_channel_may_have_its_analyst(cold, analyst, tmp_path):
 
 def test_channels_are_clustered_apart_and_aligned_by_mechanism():
     lessons = [lesson(1, "failure", "brand"), lesson(2, "success", "brand"), lesson(3, "success", "colour")]
-    found = {cluster.mechanism: cluster for cluster in draft_clusters(lessons)}
+    found = {cluster.mechanism: cluster for cluster in draft_clusters(lessons, ShopMechanisms())}
     assert found["brand"].cards == ("card-1", "card-2")
     assert {item.channel for item in found["brand"].lessons} == {"failure", "success"}
     assert found["colour"].cards == ("card-3",)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from intraskill.core.errors import UserError
-from intraskill.evolution.cards import Abstraction, Lesson, text_key
+from intraskill.evolution.cards import Lesson, text_key
 from intraskill.evolution.compiler import (
     Limits,
     candidate_record,
@@ -14,13 +14,15 @@ from intraskill.evolution.compiler import (
     compile_candidates,
     parse_candidate,
 )
-from intraskill.evolution.firewall import Facts
-from intraskill.families.shop.mechanisms import MECHANISMS
+from intraskill.families.analysis import Abstraction, Facts
+from intraskill.families.shop.facts import own_facts
+from intraskill.families.shop.mechanisms import MECHANISMS, ShopMechanisms
 from intraskill.families.shop.titles import TitleIndex
 from intraskill.gate.interventions import build_pool, slots
 from intraskill.skills.bank import Bank, render_chunk
 
-FACTS = Facts(frozenset(), frozenset(), TitleIndex(["norvik oak shelf"]), frozenset())
+FACTS = Facts(frozenset(), frozenset(), {}, TitleIndex(["norvik oak shelf"]), (), own_facts)
+KNOWN = ShopMechanisms()
 LIMITS = Limits(count=6, min_cards=2, style="compact")
 
 
@@ -37,7 +39,7 @@ def own(mechanism, applies_when, *procedure):
 
 
 def compiled(lessons, bank=None, ledger=(), limits=LIMITS):
-    return compile_candidates(lessons, bank or Bank(), ledger, FACTS, limits)
+    return compile_candidates(lessons, bank or Bank(), ledger, FACTS, KNOWN, limits)
 
 
 def texts(result):
@@ -149,13 +151,13 @@ def test_two_candidates_with_the_same_text_are_one():
 def test_differently_named_lessons_that_say_the_same_are_joined():
     one = own("check_reviews", "reviews are shown", "read the reviews", "prefer good reviews")
     other = own("read_reviews_first", "reviews are shown", "read good reviews", "prefer the reviews")
-    (cluster,) = clusters([lesson(0, "check_reviews", text=one), lesson(1, "read_reviews_first", text=other)])
+    (cluster,) = clusters([lesson(0, "check_reviews", text=one), lesson(1, "read_reviews_first", text=other)], KNOWN)
     assert cluster.cards == ("card-000", "card-001")
 
 
 def test_additions_and_rewrites_are_never_joined(skills):
     lessons = [lesson(0, "colour"), lesson(1, "colour", "REWRITE", "colour")]
-    assert len(clusters(lessons)) == 2
+    assert len(clusters(lessons, KNOWN)) == 2
 
 
 def test_a_text_the_firewall_refuses_becomes_no_candidate():

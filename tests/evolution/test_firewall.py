@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intraskill.evolution.cards import Abstraction, Card, PrivilegedAudit
-from intraskill.evolution.firewall import Facts, catalog_facts, check, held_back, release
+from intraskill.evolution.firewall import check, held_back, release
+from intraskill.families.analysis import Abstraction, Card, Facts, PrivilegedAudit
+from intraskill.families.shop.facts import PATTERNS, own_facts
 from intraskill.families.shop.family import open_shop
 from intraskill.families.shop.mechanisms import mechanisms
 from intraskill.families.shop.settings import ShopSettings, WorldSettings
@@ -22,10 +23,15 @@ TITLES = (
     "Café Brûlée maker",
 )
 FACTS = Facts(
-    frozenset({"100200300400", "b00abc"}), frozenset({"7", "12", "4711"}), TitleIndex(TITLES), frozenset({"7"})
+    task_ids=frozenset({"7", "12", "4711"}),
+    train_ids=frozenset({"7"}),
+    names={"asin": frozenset({"100200300400", "b00abc"})},
+    passages=TitleIndex(TITLES),
+    patterns=PATTERNS,
+    own=own_facts,
 )
 GOAL = {"asin": "100200300400", "attributes": ["norvik", "oak"], "options": ["red"], "price_upper": 1045.0}
-AUDIT = PrivilegedAudit("7", "task-7", "train", purchase={"price": 42.5}, reward_detail={"r_success": 1}, goal=GOAL)
+AUDIT = PrivilegedAudit("7", "task-7", "train", ending={"purchase": {"price": 42.5}}, verified=True, goal=GOAL)
 CLEAN = Abstraction("brand", "Use the brand", "the brand is left open", ("read the profile", "search with its brand"))
 CARD = Card("card-1", "failure", "rules", "ck", 1, 0, "PROPOSE_ADD", "", None, AUDIT, CLEAN)
 
@@ -53,8 +59,8 @@ def reasons(text, audit=AUDIT):
         ("不锈钢保温的", "title_fragment"),
         ("search for norvik", "gold_fact"),
         ("click red", "gold_fact"),
-        ("spend at most 1045", "instance_price"),
-        ("it costs 42.5", "instance_price"),
+        ("spend at most 1045", "instance_number"),
+        ("it costs 42.5", "instance_number"),
         ("below $30", "price"),
         ("低于30元", "price"),
         ("buy the gold product", "unobservable"),
@@ -82,7 +88,7 @@ def reasons(text, audit=AUDIT):
         ("open b.0.0.a.b.c", "asin"),
         ("open 1002 0030 0400", "asin"),
         ("task 4,711", "task_id"),
-        ("at most 1,045", "instance_price"),
+        ("at most 1,045", "instance_number"),
         ("under thirty dollars", "price"),
         ("30 bucks at most", "price"),
         ("三百元以内", "price"),
@@ -121,7 +127,7 @@ def test_general_procedures_pass(text):
 def test_the_built_in_wordings_pass_on_a_real_catalog(language, tmp_path):
     settings = ShopSettings(world=WorldSettings(generate="small", language=language))
     world = open_shop(settings, tmp_path)
-    facts = catalog_facts(world.catalog, world.splits().train)
+    facts = world.evolution().facts()
     for name, mechanism in mechanisms(language).items():
         for wording in (*mechanism.short, *mechanism.full):
             text = Abstraction(
@@ -149,7 +155,7 @@ def test_only_clean_verified_training_evidence_becomes_a_lesson():
     for split, task in (("val", "7"), ("test", "7"), ("train", "12")):
         foreign = replace(CARD, privileged_audit=replace(AUDIT, split=split, task_id=task))
         assert [hit.reason for hit in release(foreign, FACTS)[1]] == ["foreign_split"]
-    unproved = replace(CARD, privileged_audit=replace(AUDIT, reward_detail={"r_success": 0}))
+    unproved = replace(CARD, privileged_audit=replace(AUDIT, verified=False))
     assert release(unproved, FACTS) == (None, ())
 
 

@@ -170,7 +170,7 @@ async def test_a_run_killed_anywhere_proposes_the_same(finished, proposing, page
         await drive(cut)
     cut.run.proposer.close()
     await drive(proposing(tmp_path / "killed"))
-    assert evolution(tmp_path / "killed") == evolution(finished.folder.path)
+    assert evolution(tmp_path / "killed") == evolution(finished.run.folder.path)
 
 
 async def test_a_kill_in_the_middle_of_an_analysis_changes_nothing(finished, proposing, tmp_path):
@@ -184,13 +184,13 @@ async def test_a_kill_in_the_middle_of_an_analysis_changes_nothing(finished, pro
     assert len(lines) > 1
     cards.write_bytes(lines[0] + lines[1][:50])
     await drive(proposing(tmp_path))
-    assert evolution(tmp_path) == evolution(finished.folder.path)
+    assert evolution(tmp_path) == evolution(finished.run.folder.path)
 
 
 @pytest.mark.parametrize("name", ANALYSIS)
 async def test_a_kill_during_compilation_changes_nothing(finished, proposing, tmp_path, name):
     """Whatever part of the analysis was on disk, closing the round again gives the same files."""
-    shutil.copytree(finished.folder.path, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished.run.folder.path, tmp_path, dirs_exist_ok=True)
     driver = proposing(tmp_path)
     before = evolution(tmp_path)
     path = driver.run.folder.round_dir(1) / "analysis" / name
@@ -213,7 +213,7 @@ async def test_a_kill_during_compilation_changes_nothing(finished, proposing, tm
     ],
 )
 async def test_an_edited_file_of_the_analysis_is_named(finished, proposing, tmp_path, name, old, new, message):
-    shutil.copytree(finished.folder.path, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished.run.folder.path, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "rounds/round-001/analysis" / name
     path.write_text(path.read_text().replace(old, new, 1))
     driver = proposing(tmp_path)
@@ -243,11 +243,11 @@ async def test_without_an_analyst_nothing_is_proposed(proposing, tmp_path):
     assert not [row for row in driver.run.folder.metrics.read() if row["kind"] == "analysis"]
 
 
-async def test_a_round_without_failures_has_an_empty_analysis(analyst_world, facts, tmp_path):
+async def test_a_round_without_failures_has_an_empty_analysis(analyst_world, evolution, tmp_path):
     from intraskill.storage.run_folder import RunFolder
 
     limits = Limits(6, 2, "compact")
-    proposer = Proposer(RunFolder(tmp_path), RulesAnalyst(analyst_world), facts, limits)
+    proposer = Proposer(RunFolder(tmp_path), RulesAnalyst(analyst_world), evolution, limits)
     proposed = await proposer.candidates(0, Bank(), [])
     assert proposed.candidates == ()
     assert proposed.metrics["analysis/card_count"] == 0
@@ -259,9 +259,11 @@ async def test_titles_that_read_like_instructions_reach_no_chunk(world, shopper,
     from shopsimulator.catalog import Catalog
     from shopsimulator.engine import ShopSettings, ShopWorld
 
-    from intraskill.evolution.analysts.base import AnalystWorld, Case
-    from intraskill.evolution.firewall import catalog_facts, release
+    from intraskill.evolution.firewall import release
+    from intraskill.families.analysis import Case
+    from intraskill.families.shop.analysts.world import AnalystWorld
     from intraskill.families.shop.environment import InProcessShop
+    from intraskill.families.shop.facts import shop_facts
     from intraskill.families.shop.family import Shop
 
     evil = {
@@ -277,7 +279,7 @@ async def test_titles_that_read_like_instructions_reach_no_chunk(world, shopper,
 
     family = EvilShop(world.settings, None)
     analyst = RulesAnalyst(AnalystWorld(catalog, family.new_environment, 10))
-    facts = catalog_facts(catalog, shopper.train)
+    facts = shop_facts(catalog, world.splits())
     seen = 0
     for task in shopper.tasks("usual brand")[:8]:
         row = await play(task, shopper.first_of_all(world, task), source=family)

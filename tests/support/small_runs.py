@@ -163,16 +163,26 @@ def skills() -> Bank:
 
 @pytest.fixture
 def analyst_world(world):
-    from intraskill.evolution.analysts.base import AnalystWorld
+    from intraskill.families.shop.analysts.world import AnalystWorld
 
     return AnalystWorld(world.catalog, world.new_environment, 10)
 
 
 @pytest.fixture
-def facts(world):
-    from intraskill.evolution.firewall import catalog_facts
+def briefing(analyst_world):
+    from intraskill.families.shop.analysts.briefing import ShopBriefing
 
-    return catalog_facts(world.catalog, world.splits().train)
+    return ShopBriefing(analyst_world)
+
+
+@pytest.fixture(scope="session")
+def evolution(world):
+    return world.evolution()
+
+
+@pytest.fixture(scope="session")
+def facts(evolution):
+    return evolution.facts()
 
 
 @pytest.fixture

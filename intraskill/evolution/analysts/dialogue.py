@@ -125,17 +125,6 @@ def _fault(turn: Turn, tools: Sequence[Tool]) -> str | None:
     return None
 
 
-def tool(name: str, description: str, required: Sequence[str], **properties: dict[str, Any]) -> Tool:
-    """An OpenAI function tool."""
-    parameters = {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
 def text_argument(value: Any, name: str, *, required: bool = True) -> str:
     """A text given as an argument. Raises `ValueError` with what is wrong."""
     if value is None and not required:

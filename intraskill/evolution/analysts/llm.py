@@ -1,8 +1,9 @@
 """The analyst that asks a language model, over any OpenAI-compatible endpoint.
 
-The model gets the failed attempt and tools: it can act in fresh sessions of the same task, look at the private goal,
-and must at last submit a diagnosis. A purchase returns its reward and opens a new trial. In the last turn only the
-submission is offered. A proposal counts only if one of the model's own purchases succeeded; what it claims does not.
+The model gets the failed attempt and tools: it can act in fresh sessions of the same task, look at what is private,
+and must at last submit a diagnosis. A trial that ends returns its reward, and a new one is opened. In the last turn
+only the submission is offered. A proposal counts only if one of the model's own trials succeeded; what it claims does
+not. What it is told, and what it can do beside submitting, is the task family's (`Briefing`).
 
 Endpoint failures are raised (`PolicyUnavailable`, `UserError`) and become a card without a proposal where the analyst
 is called; a model that keeps replying nonsense ends in such a card right here.
@@ -16,15 +17,26 @@ from dataclasses import replace
 from typing import Any, cast
 
 from intraskill.core.protocol import Environment, Policy
-from intraskill.core.records import StepResult, ToolCall
-from intraskill.evolution.analysts.base import AnalystWorld, Case, bare_audit, no_proposal
+from intraskill.core.records import StepResult, Tool, ToolCall
 from intraskill.evolution.analysts.dialogue import Dialogue, Garbled, OutOfTurns, text_argument
-from intraskill.evolution.cards import Abstraction, Card, Outcome, PrivilegedAudit
-from intraskill.families.shop.analysts.briefing import LAST_TURN, SHOP_TOOLS, SUBMIT, SYSTEM, account, gold
+from intraskill.families.analysis import (
+    Abstraction,
+    Briefing,
+    Card,
+    Case,
+    Outcome,
+    PrivilegedAudit,
+    bare_audit,
+    no_proposal,
+)
+from intraskill.families.base import function_tool
 from intraskill.policies.openai import OpenAIPolicy
 
 OUTCOMES = ("PROPOSE_ADD", "PROPOSE_REWRITE", "NO_PROPOSAL")
 MAX_STEPS, MAX_CHARACTERS = 6, 300  # of a procedure; of one text
+SUBMIT = "submit_diagnosis"
+LAST_TURN = f"This is your last turn: call {SUBMIT} now."
+_TEXT = {"type": "string"}
 
 
 class LlmAnalyst:
@@ -32,12 +44,12 @@ class LlmAnalyst:
 
     name = "llm"
 
-    def __init__(self, world: AnalystWorld, policy: Policy, max_turns: int = 20) -> None:
-        self._world, self.policy, self._max_turns = world, policy, max_turns
+    def __init__(self, briefing: Briefing, policy: Policy, max_turns: int = 20) -> None:
+        self.briefing, self.policy, self._max_turns = briefing, policy, max_turns
 
     async def analyse(self, case: Case) -> Card:
         if case.channel == "failure":
-            return await _Analysis(self._world, self.policy, case, self._max_turns).run()
+            return await _Analysis(self.briefing, self.policy, case, self._max_turns).run()
         return no_proposal(case, self.name, "successes_are_for_the_rules")
 
     async def close(self) -> None:
@@ -48,14 +60,15 @@ class LlmAnalyst:
 class _Analysis:
     """The growing state of one case."""
 
-    def __init__(self, world: AnalystWorld, policy: Policy, case: Case, max_turns: int) -> None:
-        self._world, self._case = world, case
-        self._dialogue = Dialogue(policy, case.card_id("llm"), SYSTEM, account(case, world.max_steps), max_turns)
+    def __init__(self, briefing: Briefing, policy: Policy, case: Case, max_turns: int) -> None:
+        self._briefing, self._case = briefing, case
+        self._submit = submission(briefing.verify)
+        self._dialogue = Dialogue(policy, case.card_id("llm"), briefing.system, briefing.account(case), max_turns)
         self._trial: list[str] = []
         self._proof: tuple[tuple[str, ...], StepResult] | None = None
 
     async def run(self) -> Card:
-        env = self._world.new_environment()
+        env = self._briefing.new_environment(self._case)
         try:
             await env.reset(self._case.task_id)
             return await self._converse(env)
@@ -70,8 +83,8 @@ class _Analysis:
             last = self._dialogue.last_turn
             if last:
                 self._dialogue.remark(LAST_TURN)
-            call = await self._dialogue.call((SUBMIT,) if last else (*SHOP_TOOLS, SUBMIT))
-            if call.name != SUBMIT["function"]["name"]:
+            call = await self._dialogue.call((self._submit,) if last else (*self._briefing.tools, self._submit))
+            if call.name != SUBMIT:
                 await self._act(env, call)
                 continue
             try:
@@ -80,14 +93,14 @@ class _Analysis:
                 self._dialogue.reject(str(error))
 
     async def _act(self, env: Environment, call: ToolCall) -> None:
-        if call.name == "inspect_gold":
-            self._dialogue.answer(gold(self._world, self._case.task_id))
+        if (shown := self._briefing.inspect(self._case, call)) is not None:
+            self._dialogue.answer(shown)
             return
-        value = call.arguments["query" if call.name == "search" else "value"]
-        if not isinstance(value, str):
-            self._dialogue.reject(f"the argument of {call.name} must be a text, not {type(value).__name__}")
+        try:
+            action = self._briefing.action(self._case, call)
+        except ValueError as error:
+            self._dialogue.reject(str(error))
             return
-        action = f"{call.name}[{value.strip()}]"
         result = await env.step(action)
         self._trial.append(action)
         if not result.done:
@@ -112,7 +125,7 @@ class _Analysis:
         if self._proof is None:
             if self._dialogue.last_turn:
                 return no_proposal(self._case, "llm", "no_verified_repair", audit)
-            raise ValueError("no purchase of yours had r_success 1 yet; prove the repair first, or submit NO_PROPOSAL")
+            raise ValueError(self._briefing.unproven)
         target = self._target(outcome, arguments.get("target"))
         return replace(
             no_proposal(self._case, "llm", "", audit),
@@ -135,8 +148,28 @@ class _Analysis:
             audit = replace(audit, decision_step=int(step), original_action=self._case.actions[int(step)])
         if self._proof is not None:
             actions, result = self._proof
-            audit = replace(audit, repair=actions, purchase=result.extra["purchase"], reward_detail=dict(result.detail))
+            ending, detail = dict(result.extra), dict(result.detail)
+            audit = replace(audit, repair=actions, ending=ending, reward_detail=detail, verified=True)
         return audit
+
+
+def submission(verify: str) -> Tool:
+    """The tool that ends an analysis; `verify` says when an agent can still check a repair."""
+    return function_tool(
+        SUBMIT,
+        "Submit the result and end the analysis.",
+        ["outcome", "diagnosis"],
+        outcome={"type": "string", "enum": list(OUTCOMES)},
+        diagnosis={"type": "string", "description": "Private: what went wrong, with all particulars."},
+        decision_step={"type": "integer", "description": "Private: the step that made success impossible."},
+        target={"type": "string", "description": "REWRITE: the id of the shown skill."},
+        mechanism={"type": "string", "description": "A short snake_case name of the general mechanism."},
+        title={"type": "string", "description": "A few words."},
+        applies_when={"type": "string", "description": "The observable condition."},
+        procedure={"type": "array", "items": _TEXT, "description": "One to six short steps."},
+        verify={"type": "string", "description": verify},
+        avoid={"type": "string", "description": "The tempting mistake."},
+    )
 
 
 def abstraction(arguments: Mapping[str, Any]) -> Abstraction:

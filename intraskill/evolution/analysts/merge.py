@@ -13,21 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from intraskill.core.protocol import Policy
-from intraskill.evolution.analysts.dialogue import Dialogue, tool
+from intraskill.evolution.analysts.dialogue import Dialogue
 from intraskill.evolution.analysts.llm import abstraction
-from intraskill.evolution.cards import Abstraction, Lesson
+from intraskill.evolution.cards import Lesson
 from intraskill.evolution.compiler import Cluster
+from intraskill.families.analysis import Abstraction
+from intraskill.families.base import function_tool
 from intraskill.skills.bank import Bank
 
 log = logging.getLogger(__name__)
 
 _TURNS = 3
 _TEXT = {"type": "string"}
-_SYSTEM = """You put together lessons that were learned one by one into a few skills for a shopping agent.
-
-Group the lessons that teach the same mechanism and write one text for each group. Lessons of different operations, or
-of different targets, never belong together. Leave out what is not general. Use only what the lessons say: no product
-names, brands, values, prices, numbers or ids. Reply with one call of submit_groups."""
 _GROUP = {
     "type": "object",
     "properties": {
@@ -41,16 +38,16 @@ _GROUP = {
     },
     "required": ["lessons", "mechanism", "title", "applies_when", "procedure"],
 }
-_SUBMIT = tool("submit_groups", "Submit all groups.", ["groups"], groups={"type": "array", "items": _GROUP})
+_SUBMIT = function_tool("submit_groups", "Submit all groups.", ["groups"], groups={"type": "array", "items": _GROUP})
 
 Groups = list[tuple[Cluster, Abstraction | None]]
 
 
-async def merge_lessons(policy: Policy, lessons: Sequence[Lesson], bank: Bank, name: str) -> Groups | None:
-    """Groups with their texts, largest first; None when the model gave no usable answer."""
+async def merge_lessons(policy: Policy, system: str, lessons: Sequence[Lesson], bank: Bank, name: str) -> Groups | None:
+    """Groups with their texts, largest first; None when the model gave no usable answer. `system` is its briefing."""
     if not lessons:
         return []
-    dialogue = Dialogue(policy, name, _SYSTEM, _account(lessons, bank), _TURNS)
+    dialogue = Dialogue(policy, name, system, _account(lessons, bank), _TURNS)
     try:
         while True:
             call = await dialogue.call((_SUBMIT,))

@@ -122,3 +122,6 @@ class Guess:
         if turn.finish_reason == "length" or not turn.content.strip():
             raise ProtocolError("nothing_said", "say a number")
         return Decoded(turn.content.strip())
+
+    def evolution(self) -> None:
+        return None

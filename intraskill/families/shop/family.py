@@ -11,11 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from shopsimulator.catalog import Catalog
+from shopsimulator.engine import ShopSettings as Rules
+from shopsimulator.engine import ShopWorld
 
 from intraskill.core.protocol import Environment
 from intraskill.core.records import EpisodeJob, Style, Tool, ToolSchema, Turn
+from intraskill.families.analysis import Facts
 from intraskill.families.base import Decoded, TaskSplits
-from intraskill.families.shop.environment import ShopSource, open_world
+from intraskill.families.shop.analysts.briefing import ShopBriefing
+from intraskill.families.shop.analysts.rules import RulesAnalyst
+from intraskill.families.shop.analysts.world import AnalystWorld
+from intraskill.families.shop.environment import InProcessShop, ShopSource, open_world
+from intraskill.families.shop.facts import shop_facts
+from intraskill.families.shop.mechanisms import ShopMechanisms
 from intraskill.families.shop.prompts import PromptTemplate, prompt_template
 from intraskill.families.shop.settings import ShopSettings
 from intraskill.families.shop.tools import build_tools, decode
@@ -49,6 +57,31 @@ class Shop:
 
     def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
         return decode(turn, state)
+
+    def evolution(self) -> ShopEvolution:
+        settings = self.settings
+        rules = Rules(page_size=settings.page_size, rendering=settings.rendering, max_steps=settings.max_steps)
+        shop = ShopWorld(self.catalog, rules)
+        world = AnalystWorld(self.catalog, lambda: InProcessShop(shop), settings.max_steps)
+        return ShopEvolution(world, self.splits())
+
+
+class ShopEvolution:
+    """An `Evolution`: analysts act in a world of their own, in process, and take no slot of a service."""
+
+    mechanisms = ShopMechanisms()
+
+    def __init__(self, world: AnalystWorld, splits: TaskSplits) -> None:
+        self._world, self._splits = world, splits
+
+    def facts(self) -> Facts:
+        return shop_facts(self._world.catalog, self._splits)
+
+    def rules(self, style: Style) -> RulesAnalyst:
+        return RulesAnalyst(self._world, style)
+
+    def briefing(self) -> ShopBriefing:
+        return ShopBriefing(self._world)
 
 
 def open_shop(settings: ShopSettings, cache_dir: Path) -> Shop:

@@ -12,8 +12,9 @@ rewrites and for the case that a gate turned the first one down. They are Englis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
+from intraskill.core.records import Style
 from intraskill.families.shop.mechanisms_zh import CHINESE
 from intraskill.families.shop.wordings import Mechanism, mechanism
 from intraskill.skills.bank import Chunk
@@ -252,6 +253,20 @@ _LANGUAGES: Mapping[str, Mapping[str, Mechanism]] = {
     language: {item.name: item for item in items} for language, items in (("en", ENGLISH), ("zh", CHINESE))
 }
 MECHANISMS = _LANGUAGES["en"]
+
+
+class ShopMechanisms:
+    """The `Mechanisms` of the shop, in whichever language they are worded."""
+
+    def names(self) -> Collection[str]:
+        return MECHANISMS.keys()
+
+    def wordings(self, name: str, title: str, style: Style) -> list[tuple[str, tuple[str, ...]]]:
+        found = known_mechanism(name, title)
+        return [(wording.applies_when, wording.procedure) for wording in found.wordings(style)] if found else []
+
+    def of(self, chunk: Chunk) -> str | None:
+        return mechanism_of(chunk)
 
 
 def mechanisms(language: str) -> Mapping[str, Mechanism]:

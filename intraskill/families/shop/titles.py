@@ -8,13 +8,13 @@ longer title give it away (Chinese: five characters).
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 import numpy as np
-from shopsimulator.text import fold, has_cjk, query_tokens
+from shopsimulator.text import has_cjk, query_tokens
+
+from intraskill.core.words import plain, squeezed
 
 _TRIPLES_SHARED = 0.6
 _LETTERS_SHARED = 0.85
@@ -44,9 +44,9 @@ class TitleIndex:
         if fragment := next((run for run in _runs(query_tokens(text)) if run in self._runs), None):
             yield "title_fragment", " ".join(fragment)
 
-    def spelt_out(self, whole: str) -> str | None:
+    def spelt_out(self, whole: str) -> tuple[str, str] | None:
         """A title that stands in a squeezed text."""
-        return next((title for title in self._squeezed if title in whole), None)
+        return next((("title", title) for title in self._squeezed if title in whole), None)
 
     def _passages(self, text: str) -> Iterator[str]:
         found = [self._postings[triple] for triple in _triples(text) if triple in self._postings]
@@ -56,17 +56,6 @@ class TitleIndex:
         for row in np.flatnonzero(shared >= _TRIPLES_SHARED):
             if passage := _similar_passage(text, self._titles[row]):
                 yield passage
-
-
-def plain(text: str) -> str:
-    """Folded, and without accents."""
-    bare = "".join(c for c in unicodedata.normalize("NFD", fold(text)) if unicodedata.category(c) != "Mn")
-    return unicodedata.normalize("NFC", bare)
-
-
-def squeezed(text: str) -> str:
-    """A plain text's letters and digits, run together."""
-    return re.sub(r"[\W_]+", "", text)
 
 
 def _least(word: str) -> int:

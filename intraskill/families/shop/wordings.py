@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Style = Literal["full", "compact"]
+from intraskill.core.records import Style
 
 
 @dataclass(frozen=True, slots=True)

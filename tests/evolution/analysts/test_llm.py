@@ -10,13 +10,13 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from intraskill.core.errors import UserError
 from intraskill.core.records import Sampling, TurnRequest
-from intraskill.evolution.analysts.base import Case, no_proposal
 from intraskill.evolution.analysts.llm import LlmAnalyst
 from intraskill.evolution.analysts.merge import merge_lessons
-from intraskill.evolution.cards import Abstraction, Lesson
+from intraskill.evolution.cards import Lesson
 from intraskill.evolution.compiler import Limits
 from intraskill.evolution.firewall import release
 from intraskill.evolution.proposer import Proposer, analyst_policy
+from intraskill.families.analysis import Abstraction, Case, no_proposal
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
 from intraskill.policies.token import TokenPolicy
@@ -81,10 +81,10 @@ async def analyse(world, case, server, **settings):
         await analyst.close()
 
 
-async def test_a_proved_diagnosis_becomes_a_proposal(analyst_world, case, facts, model_server):
+async def test_a_proved_diagnosis_becomes_a_proposal(briefing, case, facts, model_server):
     case, moves, brand = case
     server = model_server(reply("inspect_gold"), *moves, submit())
-    card = await analyse(analyst_world, case, server)
+    card = await analyse(briefing, case, server)
     assert card.outcome == "PROPOSE_ADD"
     assert card.verified
     assert card.privileged_audit.decision_step == 0
@@ -106,30 +106,30 @@ async def test_a_proved_diagnosis_becomes_a_proposal(analyst_world, case, facts,
     assert answers[-1].endswith("A fresh trial is open:\nsearch")
 
 
-async def test_the_private_goal_is_shown_on_request_only(analyst_world, case, model_server):
+async def test_the_private_goal_is_shown_on_request_only(briefing, case, model_server):
     case, moves, _ = case
     server = model_server(*moves, submit())
-    await analyse(analyst_world, case, server)
+    await analyse(briefing, case, server)
     first = json.dumps(server.requests[0]["messages"], ensure_ascii=False)
     assert case.trace["final"]["goal"]["asin"] not in first
 
 
-async def test_a_claim_without_a_purchase_is_not_enough(analyst_world, case, model_server):
+async def test_a_claim_without_a_purchase_is_not_enough(briefing, case, model_server):
     case, moves, _ = case
     server = model_server(submit(), *moves, submit())
-    assert (await analyse(analyst_world, case, server)).outcome == "PROPOSE_ADD"
+    assert (await analyse(briefing, case, server)).outcome == "PROPOSE_ADD"
     told = server.requests[1]["messages"][-1]["content"]
     assert "no purchase of yours had r_success 1 yet" in told
     never = model_server(submit())
-    card = await analyse(analyst_world, case, never)
+    card = await analyse(briefing, case, never)
     assert (card.outcome, card.reason.split(":")[0]) == ("NO_PROPOSAL", "garbled_replies")
 
 
-async def test_a_failed_purchase_opens_a_fresh_trial_and_proves_nothing(analyst_world, case, model_server):
+async def test_a_failed_purchase_opens_a_fresh_trial_and_proves_nothing(briefing, case, model_server):
     case, moves, _ = case
     failed = [reply(*_call(step["action"])) for step in case.trace["steps"]]
     server = model_server(*failed, *moves, submit())
-    card = await analyse(analyst_world, case, server)
+    card = await analyse(briefing, case, server)
     assert card.outcome == "PROPOSE_ADD"
     assert card.privileged_audit.reward_detail["r_success"] == 1
     assert len(card.privileged_audit.repair) == len(moves)
@@ -140,20 +140,20 @@ def _call(action):
     return verb, {"query" if verb == "search" else "value": value}
 
 
-async def test_the_last_turn_may_only_submit(analyst_world, case, model_server):
+async def test_the_last_turn_may_only_submit(briefing, case, model_server):
     case, moves, _ = case
     server = model_server(*moves, reply("inspect_gold"))
-    card = await analyse(analyst_world, case, server, max_turns=len(moves) + 1)
+    card = await analyse(briefing, case, server, max_turns=len(moves) + 1)
     assert len(server.requests) == len(moves) + 1
     assert [t["function"]["name"] for t in server.requests[-1]["tools"]] == ["submit_diagnosis"]
     assert card.reason.split(":")[0] == "no_submission"
     good = model_server(*moves, submit())
-    assert (await analyse(analyst_world, case, good, max_turns=len(moves) + 1)).outcome == "PROPOSE_ADD"
+    assert (await analyse(briefing, case, good, max_turns=len(moves) + 1)).outcome == "PROPOSE_ADD"
 
 
-async def test_endless_searching_ends_at_the_limit(analyst_world, case, model_server):
+async def test_endless_searching_ends_at_the_limit(briefing, case, model_server):
     server = model_server(reply("search", {"query": "oak"}))
-    card = await analyse(analyst_world, case[0], server, max_turns=7)
+    card = await analyse(briefing, case[0], server, max_turns=7)
     assert len(server.requests) == 7
     assert card.reason.split(":")[0] == "no_submission"
 
@@ -181,13 +181,13 @@ async def test_endless_searching_ends_at_the_limit(analyst_world, case, model_se
         (reply("submit_diagnosis", {"outcome": "NO_PROPOSAL", "diagnosis": "  "}), "diagnosis is empty"),
     ],
 )
-async def test_a_malformed_reply_is_repaired_twice_with_the_exact_error(analyst_world, case, model_server, bad, told):
+async def test_a_malformed_reply_is_repaired_twice_with_the_exact_error(briefing, case, model_server, bad, told):
     case, moves, _ = case
     server = model_server(bad, bad, *moves, submit())
-    assert (await analyse(analyst_world, case, server)).outcome == "PROPOSE_ADD"
+    assert (await analyse(briefing, case, server)).outcome == "PROPOSE_ADD"
     assert told in server.requests[1]["messages"][-1]["content"]
     endless = model_server(bad)
-    card = await analyse(analyst_world, case, endless)
+    card = await analyse(briefing, case, endless)
     assert len(endless.requests) == 3
     assert card.outcome == "NO_PROPOSAL"
     assert card.reason.startswith("garbled_replies")
@@ -205,34 +205,34 @@ async def test_a_malformed_reply_is_repaired_twice_with_the_exact_error(analyst_
         ({"outcome": "PROPOSE_REWRITE", "target": "gone"}, "a rewrite names one of"),
     ],
 )
-async def test_a_faulty_proposal_is_sent_back(analyst_world, case, model_server, change, told):
+async def test_a_faulty_proposal_is_sent_back(briefing, case, model_server, change, told):
     case, moves, _ = case
     server = model_server(*moves, submit(**change), submit())
-    assert (await analyse(analyst_world, case, server)).outcome == "PROPOSE_ADD"
+    assert (await analyse(briefing, case, server)).outcome == "PROPOSE_ADD"
     assert told in server.requests[-1]["messages"][-1]["content"]
 
 
-async def test_a_rewrite_names_a_shown_chunk(analyst_world, case, model_server, skills):
+async def test_a_rewrite_names_a_shown_chunk(briefing, case, model_server, skills):
     case, moves, _ = case
     case = Case(case.trace, skills, "ck-1", 1, 0)
     server = model_server(*moves, submit(outcome="PROPOSE_REWRITE", target="recent"))
-    card = await analyse(analyst_world, case, server)
+    card = await analyse(briefing, case, server)
     assert (card.outcome, card.target) == ("PROPOSE_REWRITE", "recent")
     assert "id: recent" in server.requests[0]["messages"][1]["content"]
 
 
-async def test_a_leaking_proposal_is_held_back(analyst_world, case, facts, model_server, tmp_path):
+async def test_a_leaking_proposal_is_held_back(briefing, case, facts, model_server, tmp_path):
     case, moves, brand = case
     server = model_server(*moves, submit(procedure=[f"search for {brand}"]))
-    card = await analyse(analyst_world, case, server)
+    card = await analyse(briefing, case, server)
     lesson, hits = release(card, facts)
     assert lesson is None
     assert {hit.reason for hit in hits} == {"gold_fact"}
 
 
-async def cards_of(analyst, facts, case, tmp_path):
+async def cards_of(analyst, evolution, case, tmp_path):
     """The card as the proposer writes it, through its error boundary."""
-    proposer = Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), concurrency=2)
+    proposer = Proposer(RunFolder(tmp_path), analyst, evolution, Limits(6, 1, "full"), concurrency=2)
     proposed = await proposer.candidates(0, case.bank, [case.trace])
     proposer.close()
     return JsonlLog(tmp_path / "rounds/round-000/analysis/cards.jsonl").read(), proposed
@@ -249,35 +249,35 @@ async def cards_of(analyst, facts, case, tmp_path):
         ([PlainTextResponse("no", 404)], "knows no 'm'"),
     ],
 )
-async def test_endpoint_faults_become_cards(analyst_world, case, facts, model_server, tmp_path, answers, reason):
-    analyst = LlmAnalyst(analyst_world, policy(model_server(*answers)))
-    (card,), proposed = await cards_of(analyst, facts, case[0], tmp_path)
+async def test_endpoint_faults_become_cards(briefing, case, evolution, model_server, tmp_path, answers, reason):
+    analyst = LlmAnalyst(briefing, policy(model_server(*answers)))
+    (card,), proposed = await cards_of(analyst, evolution, case[0], tmp_path)
     assert card["reason"].startswith("analyst_failed")
     assert reason in card["reason"]
     assert proposed.candidates == ()
 
 
-async def test_an_endpoint_that_is_not_there(analyst_world, case, facts, tmp_path):
-    analyst = LlmAnalyst(analyst_world, policy("http://127.0.0.1:1/v1"))
-    (card,), _ = await cards_of(analyst, facts, case[0], tmp_path)
+async def test_an_endpoint_that_is_not_there(briefing, case, evolution, tmp_path):
+    analyst = LlmAnalyst(briefing, policy("http://127.0.0.1:1/v1"))
+    (card,), _ = await cards_of(analyst, evolution, case[0], tmp_path)
     assert "PolicyUnavailable" in card["reason"]
 
 
-async def test_a_slow_endpoint_is_given_up_at_the_time_limit(analyst_world, case, facts, model_server, tmp_path):
+async def test_a_slow_endpoint_is_given_up_at_the_time_limit(briefing, case, evolution, model_server, tmp_path):
     server = model_server({})
     server.answers = [server.hang]
     endpoint = policy(server, timeout_s=0.2, retry=Retry(attempts=1))
-    (card,), _ = await cards_of(LlmAnalyst(analyst_world, endpoint), facts, case[0], tmp_path)
+    (card,), _ = await cards_of(LlmAnalyst(briefing, endpoint), evolution, case[0], tmp_path)
     assert "analyst_failed: PolicyUnavailable" in card["reason"]
 
 
 async def test_an_endpoint_that_keeps_failing_is_not_asked_again_in_that_round(
-    analyst_world, case, facts, model_server, tmp_path
+    briefing, case, evolution, model_server, tmp_path
 ):
     case, _, _ = case
     server = model_server(PlainTextResponse("down", 503))
-    analyst = LlmAnalyst(analyst_world, policy(server, retry=Retry(attempts=1)))
-    proposer = Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), concurrency=2)
+    analyst = LlmAnalyst(briefing, policy(server, retry=Retry(attempts=1)))
+    proposer = Proposer(RunFolder(tmp_path), analyst, evolution, Limits(6, 1, "full"), concurrency=2)
     rows = [{**case.trace, "group_index": i} for i in range(30)]
     await proposer.candidates(0, case.bank, rows)
     cards = JsonlLog(tmp_path / "rounds/round-000/analysis/cards.jsonl").read()
@@ -292,17 +292,17 @@ async def test_an_endpoint_that_keeps_failing_is_not_asked_again_in_that_round(
     proposer.close()
 
 
-async def test_a_busy_endpoint_that_recovers(analyst_world, case, model_server):
+async def test_a_busy_endpoint_that_recovers(briefing, case, model_server):
     case, moves, _ = case
     server = model_server(PlainTextResponse("wait", 429, headers={"retry-after": "0"}), *moves, submit())
-    assert (await analyse(analyst_world, case, server)).outcome == "PROPOSE_ADD"
+    assert (await analyse(briefing, case, server)).outcome == "PROPOSE_ADD"
 
 
-async def test_the_key_is_sent_and_never_written(analyst_world, case, facts, model_server, tmp_path, monkeypatch):
+async def test_the_key_is_sent_and_never_written(briefing, case, evolution, model_server, tmp_path, monkeypatch):
     monkeypatch.setenv("ANALYST_KEY", KEY)
     server = model_server(PlainTextResponse(f"bad key {KEY}", 401))
     settings = AnalystSettings(kind="llm", url=server.url, model="m", api_key_env="ANALYST_KEY")
-    (card,), _ = await cards_of(LlmAnalyst(analyst_world, analyst_policy(settings)), facts, case[0], tmp_path)
+    (card,), _ = await cards_of(LlmAnalyst(briefing, analyst_policy(settings)), evolution, case[0], tmp_path)
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
     assert "ANALYST_KEY" in card["reason"]
     assert all(KEY not in file.read_text() for file in tmp_path.rglob("*.json*"))
@@ -315,17 +315,17 @@ def test_a_missing_key_is_the_users_to_mend(monkeypatch):
         analyst_policy(settings)
 
 
-async def test_the_embedded_policy_can_be_asked_too(analyst_world, case, chat, replay_engine):
+async def test_the_embedded_policy_can_be_asked_too(briefing, case, chat, replay_engine):
     """A token policy writes its calls as text; a list is then one step a line."""
     case, _, _ = case
 
     chatter = replay_engine(chat, ["no idea"] * 3)
-    card = await LlmAnalyst(analyst_world, TokenPolicy(chat, chatter)).analyse(case)
+    card = await LlmAnalyst(briefing, TokenPolicy(chat, chatter)).analyse(case)
     assert card.reason.startswith("garbled_replies")
     texts = {**GOOD, "procedure": "\n".join(GOOD["procedure"])}
-    moves = [said(*_named(action)[:1], **_named(action)[1]) for action in _winning(analyst_world, case)]
+    moves = [said(*_named(action)[:1], **_named(action)[1]) for action in _winning(briefing, case)]
     engine = replay_engine(chat, [said("inspect_gold"), *moves, said("submit_diagnosis", **texts)])
-    card = await LlmAnalyst(analyst_world, TokenPolicy(chat, engine)).analyse(case)
+    card = await LlmAnalyst(briefing, TokenPolicy(chat, engine)).analyse(case)
     assert card.outcome == "PROPOSE_ADD"
     assert card.deployable_abstraction.procedure == tuple(GOOD["procedure"])
 
@@ -348,27 +348,25 @@ def endpoint_of(embedded):
     return answer
 
 
-async def test_the_embedded_policy_can_be_asked_behind_an_endpoint(
-    analyst_world, case, chat, replay_engine, model_server
-):
+async def test_the_embedded_policy_can_be_asked_behind_an_endpoint(briefing, case, chat, replay_engine, model_server):
     case, _, _ = case
     texts = {**GOOD, "procedure": "\n".join(GOOD["procedure"])}
-    moves = [said(_named(action)[0], **_named(action)[1]) for action in _winning(analyst_world, case)]
+    moves = [said(_named(action)[0], **_named(action)[1]) for action in _winning(briefing, case)]
     engine = replay_engine(chat, [said("inspect_gold"), *moves, said("submit_diagnosis", **texts)])
     server = model_server(endpoint_of(TokenPolicy(chat, engine)))
-    card = await analyse(analyst_world, case, server)
+    card = await analyse(briefing, case, server)
     assert card.outcome == "PROPOSE_ADD"
     assert card.deployable_abstraction.procedure == tuple(GOOD["procedure"])
 
 
 async def test_the_tiny_model_behind_an_endpoint_is_no_analyst_and_does_no_harm(
-    analyst_world, case, facts, model_server, tmp_path
+    briefing, case, evolution, model_server, tmp_path
 ):
     """Its context does not even hold the account of the failure: three empty replies, then a card that says so."""
     policies = pytest.importorskip("intraskill.backends.embedded.frozen_policy")
     embedded = policies.load_policy("builtin:tiny", "float32", 1)
     server = model_server(endpoint_of(embedded))
-    (card,), proposed = await cards_of(LlmAnalyst(analyst_world, policy(server)), facts, case[0], tmp_path)
+    (card,), proposed = await cards_of(LlmAnalyst(briefing, policy(server)), evolution, case[0], tmp_path)
     assert card["outcome"] == "NO_PROPOSAL"
     assert card["reason"].startswith("garbled_replies")
     assert 3 <= len(server.requests) <= 20
@@ -385,11 +383,11 @@ def _named(action):
     return verb, {"query" if verb == "search" else "value": value}
 
 
-def _winning(world, case):
+def _winning(briefing, case):
     from intraskill.families.shop.analysts.rules import RulesAnalyst
 
     async def repaired():
-        audit = (await RulesAnalyst(world).analyse(case)).privileged_audit
+        audit = (await RulesAnalyst(briefing._world).analyse(case)).privileged_audit
         return [*(a for a in case.actions[: audit.decision_step] if a), *audit.repair]
 
     import threading
@@ -413,7 +411,7 @@ def group(*numbers, **changes):
 
 async def test_lessons_are_merged_by_the_model(model_server):
     server = model_server(reply("submit_groups", {"groups": [group(2), group(0, 1)]}))
-    groups = await merge_lessons(policy(server), [lesson(i) for i in range(3)], Bank(), "merge")
+    groups = await merge_lessons(policy(server), "merge them", [lesson(i) for i in range(3)], Bank(), "merge")
     assert [cluster.cards for cluster, _ in groups] == [("card-0", "card-1"), ("card-2",)]
     assert groups[0][1].procedure == tuple(GOOD["procedure"])
 
@@ -435,7 +433,7 @@ async def test_a_faulty_merge_is_sent_back_and_then_done_by_rule(model_server, c
     raw = groups if isinstance(groups, list) else json.dumps(groups)
     server = model_server(reply("submit_groups", {"groups": raw}))
     with caplog.at_level(logging.WARNING):
-        assert await merge_lessons(policy(server), lessons, Bank(), "merge") is None
+        assert await merge_lessons(policy(server), "merge them", lessons, Bank(), "merge") is None
     assert told in server.requests[1]["messages"][-1]["content"]
     assert "clustered by rule" in caplog.text
 
@@ -444,11 +442,11 @@ async def test_a_merge_that_breaks_is_done_by_rule(model_server, caplog):
     """Brackets without end bring the JSON reader down, not the run."""
     server = model_server(reply("submit_groups", {"groups": "[" * 100_000}))
     with caplog.at_level(logging.WARNING):
-        assert await merge_lessons(policy(server), [lesson(0)], Bank(), "merge") is None
+        assert await merge_lessons(policy(server), "merge them", [lesson(0)], Bank(), "merge") is None
     assert "clustered by rule" in caplog.text
 
 
-async def test_a_merge_under_way_can_be_given_up(analyst_world, case, facts, model_server, tmp_path):
+async def test_a_merge_under_way_can_be_given_up(briefing, case, evolution, model_server, tmp_path):
     hanging = model_server({})
     hanging.answers = [hanging.hang]
     case, moves, _ = case
@@ -456,12 +454,12 @@ async def test_a_merge_under_way_can_be_given_up(analyst_world, case, facts, mod
     async def merge(lessons, bank):
         client = policy(hanging, timeout_s=60)
         try:
-            return await merge_lessons(client, lessons, bank, "m")
+            return await merge_lessons(client, "merge them", lessons, bank, "m")
         finally:
             await client.close()
 
-    analyst = LlmAnalyst(analyst_world, policy(model_server(*moves, submit())))
-    proposer = Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), 1, merge)
+    analyst = LlmAnalyst(briefing, policy(model_server(*moves, submit())))
+    proposer = Proposer(RunFolder(tmp_path), analyst, evolution, Limits(6, 1, "full"), 1, merge)
     task = asyncio.ensure_future(proposer.candidates(0, case.bank, [case.trace]))
     await asyncio.to_thread(hanging.asked.wait, 20)
     await asyncio.wait_for(asyncio.to_thread(proposer.close), 20)
@@ -483,13 +481,13 @@ class Halved:
         pass
 
 
-async def test_a_card_that_no_file_can_hold_is_a_failed_analysis(case, facts, tmp_path):
-    (card,), _ = await cards_of(Halved(), facts, case[0], tmp_path)
+async def test_a_card_that_no_file_can_hold_is_a_failed_analysis(case, evolution, tmp_path):
+    (card,), _ = await cards_of(Halved(), evolution, case[0], tmp_path)
     assert card["reason"].startswith("analyst_failed: TypeError")
 
 
 async def test_candidates_compiled_by_a_model_are_read_back_after_a_kill(
-    analyst_world, case, facts, model_server, tmp_path
+    briefing, case, evolution, model_server, tmp_path
 ):
     """The model is asked once: a second compilation from the same cards takes what is on disk."""
     case, moves, _ = case
@@ -498,13 +496,13 @@ async def test_candidates_compiled_by_a_model_are_read_back_after_a_kill(
     async def merge(lessons, bank):
         client = policy(merged)
         try:
-            return await merge_lessons(client, lessons, bank, "m")
+            return await merge_lessons(client, "merge them", lessons, bank, "m")
         finally:
             await client.close()
 
     def proposer(server):
-        analyst = LlmAnalyst(analyst_world, policy(server))
-        return Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), 2, merge)
+        analyst = LlmAnalyst(briefing, policy(server))
+        return Proposer(RunFolder(tmp_path), analyst, evolution, Limits(6, 1, "full"), 2, merge)
 
     first = proposer(model_server(*moves, submit()))
     before = await first.candidates(0, case.bank, [case.trace])
@@ -521,7 +519,7 @@ async def test_candidates_compiled_by_a_model_are_read_back_after_a_kill(
 
 
 async def test_several_cases_are_analysed_at_once_and_written_in_order(
-    analyst_world, case, facts, model_server, tmp_path
+    briefing, case, evolution, model_server, tmp_path
 ):
     case, _, _ = case
     waiting = 0
@@ -535,8 +533,8 @@ async def test_several_cases_are_analysed_at_once_and_written_in_order(
         waiting -= 1
         return JSONResponse(reply("submit_diagnosis", {"outcome": "NO_PROPOSAL", "diagnosis": "d"}))
 
-    analyst = LlmAnalyst(analyst_world, policy(model_server(slow)))
-    proposer = Proposer(RunFolder(tmp_path), analyst, facts, Limits(6, 1, "full"), concurrency=3)
+    analyst = LlmAnalyst(briefing, policy(model_server(slow)))
+    proposer = Proposer(RunFolder(tmp_path), analyst, evolution, Limits(6, 1, "full"), concurrency=3)
     rows = [{**case.trace, "group_index": i} for i in range(6)]
     await proposer.candidates(0, case.bank, rows)
     proposer.close()
@@ -545,10 +543,10 @@ async def test_several_cases_are_analysed_at_once_and_written_in_order(
     assert most == 3
 
 
-async def test_an_analysis_under_way_can_be_given_up(analyst_world, case, facts, model_server, tmp_path):
+async def test_an_analysis_under_way_can_be_given_up(briefing, case, evolution, model_server, tmp_path):
     server = model_server({})
     server.answers = [server.hang]
-    proposer = Proposer(RunFolder(tmp_path), LlmAnalyst(analyst_world, policy(server)), facts, Limits(6, 1, "full"))
+    proposer = Proposer(RunFolder(tmp_path), LlmAnalyst(briefing, policy(server)), evolution, Limits(6, 1, "full"))
     proposer.observe(0, case[0].bank, [case[0].trace])
     await asyncio.to_thread(server.asked.wait, 5)
     await asyncio.to_thread(proposer.close)

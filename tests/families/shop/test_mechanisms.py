@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from shopsimulator.wording import words
 
-from intraskill.evolution.analysts.base import AnalystWorld, Case
-from intraskill.evolution.cards import Abstraction, Lesson
+from intraskill.evolution.cards import Lesson
 from intraskill.evolution.compiler import Limits, clusters, compile_candidates
-from intraskill.evolution.firewall import catalog_facts, release
+from intraskill.evolution.firewall import release
+from intraskill.families.analysis import Abstraction, Case
 from intraskill.families.shop.analysts.rules import RulesAnalyst
+from intraskill.families.shop.analysts.world import AnalystWorld
 from intraskill.families.shop.family import open_shop
-from intraskill.families.shop.mechanisms import MECHANISMS, known_mechanism, mechanism_of, mechanisms
+from intraskill.families.shop.mechanisms import MECHANISMS, ShopMechanisms, known_mechanism, mechanism_of, mechanisms
 from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.skills.bank import Bank, Chunk
 
@@ -41,14 +42,14 @@ def test_chinese_lessons_that_say_the_same_are_one_cluster():
         return Lesson(f"card-{number}", "failure", "ADD", None, text)
 
     same = [lesson(0, "常用品牌", "先看用户画像里的品牌，再搜索"), lesson(1, "品牌偏好", "先看画像里的品牌，再去搜索")]
-    assert len(clusters([*same, lesson(2, "翻页", "结果都不合适时点击下一页继续看")])) == 2
+    assert len(clusters([*same, lesson(2, "翻页", "结果都不合适时点击下一页继续看")], ShopMechanisms())) == 2
 
 
 @pytest.mark.parametrize("style", ["compact", "full"])
 async def test_a_chinese_shop_gets_chinese_chunks(play, tmp_path, style):
     settings = ShopSettings(world=WorldSettings(generate="small", language="zh"))
     world = open_shop(settings, tmp_path)
-    catalog, facts = world.catalog, catalog_facts(world.catalog, world.splits().train)
+    catalog, facts = world.catalog, world.evolution().facts()
     buy = words("zh", "full").buy
     analyst = RulesAnalyst(AnalystWorld(catalog, world.new_environment, 10), style)
     lessons = []
@@ -62,7 +63,7 @@ async def test_a_chinese_shop_gets_chinese_chunks(play, tmp_path, style):
             assert hits == ()
             lessons += [lesson] if lesson else []
     assert {"brand", "colour", "budget"} <= {lesson.abstraction.mechanism for lesson in lessons}
-    compiled = compile_candidates(lessons, Bank(), (), facts, Limits(6, 2, style))
+    compiled = compile_candidates(lessons, Bank(), (), facts, ShopMechanisms(), Limits(6, 2, style))
     chinese = mechanisms("zh")
     for candidate in compiled.candidates:
         chunk = candidate.chunk

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from intraskill.core.records import Tool
-from intraskill.evolution.analysts.base import AnalystWorld, Case
-from intraskill.evolution.analysts.dialogue import tool
+from intraskill.core.protocol import Environment
+from intraskill.core.records import Tool, ToolCall
+from intraskill.families.analysis import Case
+from intraskill.families.base import function_tool
+from intraskill.families.shop.analysts.world import AnalystWorld
 from intraskill.families.shop.persona import full_persona
+from intraskill.families.shop.tools import PARAMETER_OF
 from intraskill.skills.bank import render_chunk
 
 SYSTEM = """You find out why a shopping agent failed, and what general skill it lacked.
@@ -26,30 +29,45 @@ goal or the reward, no condition that the agent cannot observe. Product titles a
 them are not for you. Propose ADD for a skill that is missing, REWRITE for a shown skill that did not work (name it as
 target), NO_PROPOSAL when no general lesson follows. Reply with exactly one tool call each time."""
 
-LAST_TURN = "This is your last turn: call submit_diagnosis now."
+MERGING = """You put together lessons that were learned one by one into a few skills for a shopping agent.
+
+Group the lessons that teach the same mechanism and write one text for each group. Lessons of different operations, or
+of different targets, never belong together. Leave out what is not general. Use only what the lessons say: no product
+names, brands, values, prices, numbers or ids. Reply with one call of submit_groups."""
 
 _TEXT = {"type": "string"}
 
 SHOP_TOOLS: tuple[Tool, ...] = (
-    tool("search", "Search the shop in the current trial.", ["query"], query=_TEXT),
-    tool("click", "Click one of the current page's clickable values.", ["value"], value=_TEXT),
-    tool("inspect_gold", "Show the private goal of the task.", []),
+    function_tool("search", "Search the shop in the current trial.", ["query"], query=_TEXT),
+    function_tool("click", "Click one of the current page's clickable values.", ["value"], value=_TEXT),
+    function_tool("inspect_gold", "Show the private goal of the task.", []),
 )
-SUBMIT: Tool = tool(
-    "submit_diagnosis",
-    "Submit the result and end the analysis.",
-    ["outcome", "diagnosis"],
-    outcome={"type": "string", "enum": ["PROPOSE_ADD", "PROPOSE_REWRITE", "NO_PROPOSAL"]},
-    diagnosis={"type": "string", "description": "Private: what went wrong, with all particulars."},
-    decision_step={"type": "integer", "description": "Private: the step that made success impossible."},
-    target={"type": "string", "description": "REWRITE: the id of the shown skill."},
-    mechanism={"type": "string", "description": "A short snake_case name of the general mechanism."},
-    title={"type": "string", "description": "A few words."},
-    applies_when={"type": "string", "description": "The observable condition."},
-    procedure={"type": "array", "items": _TEXT, "description": "One to six short steps."},
-    verify={"type": "string", "description": "How the agent can check it before buying."},
-    avoid={"type": "string", "description": "The tempting mistake."},
-)
+
+
+class ShopBriefing:
+    """A `Briefing` for failures in the shop."""
+
+    system, merging, tools = SYSTEM, MERGING, SHOP_TOOLS
+    verify = "How the agent can check it before buying."
+    unproven = "no purchase of yours had r_success 1 yet; prove the repair first, or submit NO_PROPOSAL"
+
+    def __init__(self, world: AnalystWorld) -> None:
+        self._world = world
+
+    def account(self, case: Case) -> str:
+        return account(case, self._world.max_steps)
+
+    def new_environment(self, case: Case) -> Environment:
+        return self._world.new_environment()
+
+    def action(self, case: Case, call: ToolCall) -> str:
+        value = call.arguments[PARAMETER_OF[call.name]]
+        if not isinstance(value, str):
+            raise ValueError(f"the argument of {call.name} must be a text, not {type(value).__name__}")
+        return f"{call.name}[{value.strip()}]"
+
+    def inspect(self, case: Case, call: ToolCall) -> str | None:
+        return gold(self._world, case.task_id) if call.name == "inspect_gold" else None
 
 
 def account(case: Case, max_steps: int) -> str:

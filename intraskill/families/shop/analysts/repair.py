@@ -16,8 +16,9 @@ from shopsimulator.catalog import Product
 
 from intraskill.core.protocol import Environment
 from intraskill.core.records import Reset, StepResult
-from intraskill.evolution.analysts.base import AnalystWorld, Case, replay
+from intraskill.families.analysis import Case, replay
 from intraskill.families.shop.analysts.needs import can_succeed, fitting_selection
+from intraskill.families.shop.analysts.world import AnalystWorld
 
 
 @dataclass(frozen=True, slots=True)

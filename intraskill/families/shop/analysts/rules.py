@@ -22,12 +22,13 @@ from shopsimulator.catalog import Product
 from shopsimulator.pages import parse_action
 from shopsimulator.text import query_tokens
 
-from intraskill.evolution.analysts.base import AnalystWorld, Case, bare_audit, no_proposal
-from intraskill.evolution.cards import Abstraction, Card, PrivilegedAudit
+from intraskill.core.records import Style
+from intraskill.families.analysis import Abstraction, Card, Case, PrivilegedAudit, bare_audit, no_proposal
 from intraskill.families.shop.analysts.needs import Need, lacks_word, task_needs, unmet_needs
 from intraskill.families.shop.analysts.repair import Repair, Workbench
+from intraskill.families.shop.analysts.world import AnalystWorld
 from intraskill.families.shop.mechanisms import mechanism_of, mechanisms
-from intraskill.families.shop.wordings import Mechanism, Style
+from intraskill.families.shop.wordings import Mechanism
 from intraskill.skills.bank import Bank
 
 _PAGES = 3  # result pages turned in the second attempt
@@ -134,8 +135,9 @@ class RulesAnalyst:
             bare_audit(case),
             category="success",
             repair=tuple(action for action in case.actions if action),
-            purchase=final["purchase"],
+            ending={"purchase": final["purchase"]},
             reward_detail=dict(final["reward_detail"]),
+            verified=bool(final["success"]),
         )
         if not used or used[0].mechanism is None:
             return no_proposal(case, self.name, "needed_no_care", audit)
@@ -256,8 +258,9 @@ def _audit(case: Case, diagnosis: Diagnosis) -> PrivilegedAudit:
         decision_step=repair.decision,
         original_action=case.actions[repair.decision],
         repair=repair.actions,
-        purchase=repair.purchase,
+        ending={"purchase": repair.purchase},
         reward_detail=repair.reward_detail,
+        verified=True,
         notes=_notes(diagnosis.neglected),
     )
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from intraskill.evolution.analysts.base import Case
 from intraskill.evolution.cards import card_record, parse_card
 from intraskill.evolution.firewall import release
+from intraskill.families.analysis import Case
 from intraskill.families.shop.analysts import repair
 from intraskill.families.shop.analysts.needs import can_succeed
 from intraskill.families.shop.analysts.rules import RulesAnalyst
@@ -57,7 +57,7 @@ async def test_the_repair_really_buys(world, shopper, play, analyse):
     prefix = [step["action"] for step in row["steps"][: audit.decision_step]]
     again = await play(task, [*prefix, *audit.repair])
     assert again["final"]["success"]
-    assert again["final"]["purchase"]["asin"] == audit.purchase["asin"]
+    assert again["final"]["purchase"]["asin"] == audit.ending["purchase"]["asin"]
 
 
 async def test_a_mechanism_in_the_bank_is_rewritten_not_added(world, shopper, play, analyse, skills):
@@ -111,7 +111,10 @@ async def test_any_satisfying_product_is_a_success(world, shopper, play, analyse
     for phrase in ("usual brand", "last", "colour", "under"):
         async for task, row in failing(world, shopper, play, phrase):
             card = await analyse(row, Bank())
-            if card.verified and card.privileged_audit.purchase["asin"] != world.catalog.tasks[int(task)].asin:
+            if (
+                card.verified
+                and card.privileged_audit.ending["purchase"]["asin"] != world.catalog.tasks[int(task)].asin
+            ):
                 return
     pytest.fail("every repair bought the gold product")
 
@@ -151,7 +154,7 @@ async def test_a_need_without_public_evidence_is_not_proposed(world, shopper, pl
 
 
 async def test_another_world_is_noticed(world, shopper, play, analyst_world):
-    from intraskill.evolution.analysts.base import ReplayDiverged
+    from intraskill.families.analysis import ReplayDiverged
 
     _, row = await anext(failing(world, shopper, play, "usual brand"))
     row["steps"][0]["environment"]["observation"] = "another page"
