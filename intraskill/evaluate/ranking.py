@@ -15,7 +15,7 @@ from typing import Any
 from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.evaluate.experiment import Arm, Contrast, Experiment
 from intraskill.evaluate.policies import embedded_weights
-from intraskill.gate.run import CONTRIBUTIONS_SCHEMA
+from intraskill.gate.result import CONTRIBUTIONS_SCHEMA
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import Bank, Chunk
 from intraskill.storage.run_documents import GateShape

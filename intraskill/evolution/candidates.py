@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from intraskill.gate.interventions import Candidate
-from intraskill.gate.run import GateResult
+from intraskill.gate.result import GateResult
 from intraskill.skills.bank import Bank
 
 

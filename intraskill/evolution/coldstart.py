@@ -39,7 +39,9 @@ from intraskill.evolution.compiler import (
 from intraskill.evolution.firewall import release
 from intraskill.families.analysis import Analyst, Card, Case, Channel, Evolution, Mechanisms
 from intraskill.families.base import TaskFamily
-from intraskill.gate.run import GateProtocol, GateResult, run_gate
+from intraskill.gate.protocol import GateProtocol
+from intraskill.gate.result import GateResult
+from intraskill.gate.run import run_gate
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings

@@ -99,7 +99,7 @@ def compile_candidates(
         if reason is None and len(candidates) >= limits.count:
             reason = "over_limit"
         if reason is None:
-            candidates.append(_candidate(cluster, chosen))
+            candidates.append(_candidate(cluster, chosen, bank.ids))
         else:
             dropped.append(_dropped(reason, cluster, chosen))
     return Compiled(tuple(candidates), tuple(dropped))
@@ -241,10 +241,16 @@ def _by_size(cluster: Cluster) -> tuple[int, bool, str, str]:
     return (-len(cluster.lessons), cluster.operation == "REWRITE", cluster.mechanism, cluster.target or "")
 
 
-def _candidate(cluster: Cluster, text: Abstraction) -> Candidate:
+def _candidate(cluster: Cluster, text: Abstraction, taken: Sequence[str]) -> Candidate:
+    """A candidate under a name made of what it says, and of none of the names that the bank has `taken`.
+
+    A chunk keeps its name when it is rewritten, so the name of an older text may come back with the text itself.
+    """
     said = "\x1f".join((cluster.operation, cluster.target or "", text.applies_when, *text.procedure))
+    while (name := f"online-{hashlib.sha256(said.encode()).hexdigest()[:16]}") in taken:
+        said += "\x1fonce more"
     chunk = Chunk(
-        skill_id=f"online-{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+        skill_id=name,
         title=text.title,
         applies_when=text.applies_when,
         procedure=text.procedure,

@@ -45,7 +45,7 @@ from intraskill.evolution.ledger import Ledger, LedgerRow
 from intraskill.families.analysis import Analyst, Card, Case, Evolution, no_proposal
 from intraskill.families.base import TaskFamily
 from intraskill.gate.interventions import Candidate
-from intraskill.gate.run import GateResult
+from intraskill.gate.result import GateResult
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.settings.models import AnalystSettings, RunSettings
 from intraskill.skills.bank import Bank

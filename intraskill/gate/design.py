@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from intraskill.core.errors import UserError
+from intraskill.core.seeds import stable_seed
 from intraskill.skills.curriculum import uniform
 
 Mask = tuple[int, ...]
+_REDRAWS = 100
 
 
 def draw_masks(slots: Sequence[Sequence[str]], n: int, seed: int) -> list[Mask]:
@@ -22,6 +27,35 @@ def draw_masks(slots: Sequence[Sequence[str]], n: int, seed: int) -> list[Mask]:
     A row's slots are independent; a slot of k versions takes each of its k + 1 states with equal probability.
     """
     return [tuple(bit for slot in slots for bit in _slot_mask(slot, row, seed)) for row in range(n)]
+
+
+def draw_distinguishable_masks(slots: Sequence[Sequence[str]], n: int, seed: int) -> list[Mask]:
+    """`draw_masks`, drawn again while the columns depend on each other by bad luck, which a few tasks can have.
+
+    Raises `UserError` when n rows can never tell the columns apart.
+    """
+    columns = sum(map(len, slots))
+    check_columns(n, columns)
+    masks = draw_masks(slots, n, seed)
+    for attempt in range(1, _REDRAWS):
+        if not columns or np.linalg.matrix_rank(np.array(masks)) == columns:
+            return masks
+        masks = draw_masks(slots, n, stable_seed("again", seed, attempt))
+    raise UserError(
+        f"gate.tasks: {n} tasks do not tell {columns} texts apart, whatever masks are drawn; use more tasks"
+    )
+
+
+def check_columns(tasks: int, chunks: int, candidates: int = 0, budget: int = 0, rounds: int = 1) -> None:
+    """Refuse a run one of whose gates could never be fitted: a regression needs more rows than columns.
+
+    A bank of `chunks` grows by at most `candidates` a round, up to `budget`. Raises `UserError`.
+    """
+    largest = max(chunks, min(budget, chunks + (rounds - 1) * candidates))
+    if tasks <= largest + candidates:
+        texts = f"{largest} chunks and {candidates} candidates" if candidates else f"{largest} chunks"
+        remedy = "raise gate.tasks, or lower gate.candidates or gate.budget" if candidates else "raise gate.tasks"
+        raise UserError(f"gate.tasks is {tasks}, too few to tell {texts} apart; {remedy}")
 
 
 def _slot_mask(slot: Sequence[str], row: int, seed: int) -> Mask:

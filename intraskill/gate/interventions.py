@@ -69,9 +69,11 @@ def next_bank(
     pool: Sequence[Intervention],
     selected: Sequence[str],
     coefficients: Mapping[str, float],
-    checkpoint: str,
+    measured_at: tuple[str, str],
 ) -> Bank:
-    """The bank of the selected interventions in pool order, with what was measured; a rewrite keeps its logical id."""
+    """The bank of the selected interventions in pool order, with what was measured, and at which checkpoint under which
+    conditions; a rewrite keeps its logical id."""
+    checkpoint, here = measured_at
     chunks = []
     for intervention in pool:
         if intervention.intervention_id not in selected:
@@ -80,8 +82,14 @@ def next_bank(
         if intervention.operation == "REWRITE":
             old = next(c for c in bank.chunks if c.skill_id == intervention.logical_chunk_id)
             chunk = replace(chunk, skill_id=old.skill_id, version=old.version + 1)
-        measured = coefficients[intervention.intervention_id]
-        chunks.append(replace(chunk, contribution=measured, contribution_checkpoint=checkpoint))
+        chunks.append(
+            replace(
+                chunk,
+                contribution=coefficients[intervention.intervention_id],
+                contribution_checkpoint=checkpoint,
+                contribution_conditions=here,
+            )
+        )
     return replace(bank, chunks=tuple(chunks), draft_only=False)
 
 

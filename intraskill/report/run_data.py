@@ -198,11 +198,16 @@ def read_run(run_dir: Path | str) -> RunData:
         state=read_json(state_path, "intraskill-state-v1", StateShape) if state_path.exists() else {},
         steps=_of_kind(rows, "step"),
         updates=_of_kind(rows, "update"),
-        gate_rows=_of_kind(rows, "gate"),
-        evaluations=_of_kind(rows, "evaluation"),
+        gate_rows=_latest(_of_kind(rows, "gate")),
+        evaluations=_latest(_of_kind(rows, "evaluation")),
         gates=tuple(gate for index in (-1, *rounds) if (gate := read_gate(gate_dir(run_dir, index)))),
         banks=tuple(bank for bank in banks if bank),
     )
+
+
+def _latest(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """One row a round and condition: a gate that was completed later is measured and written down a second time."""
+    return tuple({(row["round"], row.get("condition")): row for row in rows}.values())
 
 
 def _of_kind(rows: list[Row], kind: str) -> tuple[Row, ...]:

@@ -5,6 +5,11 @@ write. After a kill, waves that are wholly on disk are skipped. A wave cut in th
 only what is missing is appended: a batching policy then sees the very batches it would have seen without the kill, so
 the results are the same to the last bit.
 
+What failed for technical reasons is another matter: its wave ran to the end without it, and the whole wave once more
+would only repeat what is known. A wave in which everything was attempted runs just the episodes that failed, **apart**
+from the others. An episode's seed is its own, so being sampled apart changes it by rounding only; `Outcome.attempts`
+tells which ones were.
+
 A policy that answers each episode by itself (an endpoint) needs no waves: `run_rolling` keeps a bounded number of
 episodes running, starts the next one whenever one ends, and skips exactly the completed ones after a kill.
 
@@ -14,8 +19,8 @@ Either way a technically failed episode is tried once more, and every attempt st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -50,6 +55,12 @@ class Outcome:
     steps: int
     termination: str | None
     provenance: Mapping[str, Any]
+    attempts: int = 1
+
+    @property
+    def apart(self) -> bool:
+        """Whether it was sampled apart from its wave, because an earlier attempt had failed."""
+        return self.attempts > 1
 
 
 async def run_jobs(
@@ -61,22 +72,24 @@ async def run_jobs(
     bar: Bar,
 ) -> list[Outcome]:
     """Run what `log` does not hold yet; outcomes in the order of `planned`. A failed episode is tried once more."""
-    done = completed_outcomes(log)
+    latest = latest_outcomes(log)
     tally = Tally()
     for start in range(0, len(planned), wave_size):
         wave = planned[start : start + wave_size]
-        missing = {one.job.episode_id for one in wave} - done.keys()
+        missing = [one for one in wave if not _completed(latest, one)]
         if missing:
-            attempts = await _run_wave(runner, wave)
+            cut = any(one.job.episode_id not in latest for one in missing)
+            attempts = await _run_wave(runner, wave if cut else missing)
+            ids = {one.job.episode_id for one in missing}
             rows = [episode_trace(episode, provenance, one.chunks) for one, episode in attempts]
-            rows = [row for row in rows if outcome(row).episode_id in missing]
+            rows = [row for row in rows if outcome(row).episode_id in ids]
             log.append_many(rows)
-            done |= {outcome(row).episode_id: outcome(row) for row in rows}
+            _add(latest, rows, log)
         for one in wave:
-            ended = done[one.job.episode_id]
+            ended = latest[one.job.episode_id]
             tally.count(ended.completed, ended.reward, ended.success)
         bar.advance(len(wave), tally.note())
-    return [done[one.job.episode_id] for one in planned]
+    return [latest[one.job.episode_id] for one in planned]
 
 
 async def run_rolling(
@@ -170,18 +183,37 @@ class _Window:
 
 def completed_outcomes(log: JsonlLog) -> dict[str, Outcome]:
     """Completed episodes of a trace log by episode id. Raises `StateCorrupted` when one stands there twice."""
-    done: dict[str, Outcome] = {}
-    for row in log.read():
+    return {name: found for name, found in latest_outcomes(log).items() if found.completed}
+
+
+def latest_outcomes(log: JsonlLog) -> dict[str, Outcome]:
+    """Every attempted episode of a trace log by id: how it was completed, else its last failure.
+
+    Raises `StateCorrupted` when one is completed twice.
+    """
+    latest: dict[str, Outcome] = {}
+    _add(latest, log.read(), log)
+    return latest
+
+
+def _add(latest: dict[str, Outcome], rows: Iterable[Mapping[str, Any]], log: JsonlLog) -> None:
+    """Count these attempts in."""
+    for row in rows:
         try:
             found = outcome(row)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateCorrupted(f"{log.path}: a record is no episode trace ({error}); restore the file") from error
-        if not found.completed:
-            continue
-        if found.episode_id in done:
+        earlier = latest.get(found.episode_id)
+        if earlier is None:
+            latest[found.episode_id] = found
+        elif not earlier.completed:
+            latest[found.episode_id] = replace(found, attempts=earlier.attempts + 1)
+        elif found.completed:
             raise _completed_twice(log, found.episode_id)
-        done[found.episode_id] = found
-    return done
+
+
+def _completed(latest: Mapping[str, Outcome], one: PlannedEpisode) -> bool:
+    return one.job.episode_id in latest and latest[one.job.episode_id].completed
 
 
 def outcome(row: Mapping[str, Any]) -> Outcome:

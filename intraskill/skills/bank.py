@@ -2,8 +2,9 @@
 
 A **chunk** is one small procedure: when it applies, the steps, how to verify them, what to avoid. It is the unit
 the method switches on and off, so a chunk must make sense on its own. `contribution` is what a gate measured for
-it (reward gained by having it in the prompt) and `contribution_checkpoint` names the weights it was measured at:
-a contribution of other weights says nothing about these.
+it (reward gained by having it in the prompt), `contribution_checkpoint` names the weights it was measured at, and
+`contribution_conditions` is a hash of all else that was the same in the gate's episodes (tokenizer and chat template,
+prompt, environment, sampling): a contribution of other weights or other conditions says nothing here.
 
 A **bank** is an ordered list of chunks; the order in the file is the order in the prompt. Its `sha256` covers the
 ids and everything a policy can see, and nothing else: measuring a contribution or adding a note leaves it alone,
@@ -12,7 +13,7 @@ changing one word does not. The file format is JSON, schema `intraskill-bank-v1`
     {"schema": "intraskill-bank-v1", "draft_only": false, "uses_test_outcomes": false, "notes": "free",
      "chunks": [{"skill_id": "..", "version": 1, "title": "..", "applies_when": "..", "procedure": ["..", ".."],
                  "verify": "..", "avoid": "..", "contribution": 0.03, "contribution_checkpoint": "..",
-                 "metadata": {}}]}
+                 "contribution_conditions": "..", "metadata": {}}]}
 
 Only `schema`, `chunks` and a chunk's `skill_id`, `title`, `applies_when`, `procedure` are required. `draft_only`
 marks a bank no gate has seen yet; `uses_test_outcomes` one that was made with knowledge of test results, so that
@@ -24,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -51,6 +52,7 @@ class Chunk:
     avoid: str = ""
     contribution: float | None = None
     contribution_checkpoint: str | None = None
+    contribution_conditions: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def visible(self) -> dict[str, Any]:
@@ -106,22 +108,6 @@ class Bank:
         """The bank with only these chunks, still in its own order. Raises `UserError` for an unknown id."""
         wanted = {self.chunk(skill_id).skill_id for skill_id in ids}
         return replace(self, chunks=tuple(chunk for chunk in self.chunks if chunk.skill_id in wanted))
-
-    def with_contributions(self, contributions: Mapping[str, float], checkpoint_id: str) -> Bank:
-        """The bank as measured at one checkpoint; a chunk that was not measured loses its old number."""
-        for skill_id, contribution in contributions.items():
-            self.chunk(skill_id)
-            if not math.isfinite(contribution):
-                raise UserError(f"bank: the contribution of {skill_id!r} is {contribution}; it must be finite")
-        measured = tuple(
-            replace(
-                chunk,
-                contribution=contributions.get(chunk.skill_id),
-                contribution_checkpoint=checkpoint_id if chunk.skill_id in contributions else None,
-            )
-            for chunk in self.chunks
-        )
-        return replace(self, chunks=measured)
 
 
 def render_chunk(chunk: Chunk, style: Literal["full", "compact"]) -> str:
@@ -220,7 +206,7 @@ def _check_chunk_value(key: str, value: Any, where: str) -> None:
     elif key == "contribution":
         good = value is None or (type(value) in (int, float) and math.isfinite(value))
         wanted = "a finite number or null"
-    elif key == "contribution_checkpoint":
+    elif key in ("contribution_checkpoint", "contribution_conditions"):
         good, wanted = value is None or isinstance(value, str), "a text or null"
     elif key == "metadata":
         good, wanted = isinstance(value, dict), "an object"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intraskill.core.errors import UserError
-from intraskill.gate.run import GateResult
+from intraskill.gate.result import GateResult
 from intraskill.rollout.jobs import completed_outcomes
 from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.run_documents import GateShape

@@ -22,6 +22,7 @@ from intraskill.core.records import Sampling
 from intraskill.evolution.proposer import open_proposer
 from intraskill.families.base import FamilySettings, TaskFamily
 from intraskill.families.registry import open_family
+from intraskill.gate.design import check_columns
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import PolicySettings, RunSettings
 from intraskill.skills.bank import Bank, read_bank
@@ -113,6 +114,9 @@ def check_run(settings: RunSettings, family: TaskFamily, bank: Bank) -> None:
             f"gate.tasks is {settings.gate.tasks} but the validation split has {len(splits.val)} tasks; "
             "lower gate.tasks or use a larger world"
         )
+    gate, analyst = settings.gate, settings.analyst
+    candidates = 0 if analyst.kind == "none" else gate.candidates
+    check_columns(gate.tasks, len(bank.chunks), candidates, gate.budget, settings.rounds)
     if bank.draft_only:
         raise UserError(
             "the initial bank is a draft that no gate has measured; run `intraskill coldstart gate` on it and "

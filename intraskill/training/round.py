@@ -16,7 +16,9 @@ from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
 from intraskill.gate.interventions import Candidate
-from intraskill.gate.run import GateProtocol, GateResult, gate_metrics, run_gate
+from intraskill.gate.protocol import GateProtocol, measured_here
+from intraskill.gate.result import GateResult, gate_metrics
+from intraskill.gate.run import run_gate
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.metrics import mean, standard_error
 from intraskill.rollout.runner import EpisodeRunner
@@ -64,7 +66,7 @@ def read_round(folder: RunFolder, index: int, seed: int) -> Round:
 def first_gate_needed(run: Run, checkpoint: str) -> bool:
     """Whether Gate A has to run: unless the initial bank's contributions were measured at this very checkpoint."""
     first = run.settings.gate.first
-    measured = all(chunk.contribution_checkpoint == checkpoint for chunk in run.bank.chunks)
+    measured = measured_here(run.bank, checkpoint, run.runner.protocol())
     if first == "never" and any(chunk.contribution is None for chunk in run.bank.chunks):
         raise UserError(
             "gate.first is never, but the initial bank carries no contributions, so no chunk has an inclusion "
@@ -80,12 +82,13 @@ async def gate_initial_bank(run: Run, checkpoint: str) -> Bank:
     """
     result = await gate_bank(run, checkpoint, -1, run.bank)
     if not result.complete:
-        runs = (*result.bare, *result.masked)
         raise IntraSkillError(
-            f"{run.folder.gate_dir(-1)}: the gate on the initial bank could not score "
-            f"{sum(not one.completed for one in runs)} of {len(runs)} episodes (`error` in its *.jsonl says why); "
+            f"{run.folder.gate_dir(-1)}: the gate on the initial bank could not score {result.unscored} of "
+            f"{sum(map(len, result.runs.values()))} episodes (`error` in its *.jsonl says why); "
             "mend the environment or the policy's server and start again: what was scored is kept"
         )
+    if result.problem:
+        raise UserError(f"{run.folder.gate_dir(-1)}: the gate on the initial bank has no answer: {result.problem}")
     await evaluate_bank(run, checkpoint, -1, result.bank, also={"initial_bank": run.bank.chunks})
     return result.bank
 
@@ -108,6 +111,8 @@ async def gate_bank(run: Run, checkpoint: str, index: int, bank: Bank) -> GateRe
     result = await run_gate(run.runner, bank, candidates, protocol, run.folder.gate_dir(index), run.reporter)
     if not result.complete and index >= 0:
         run.reporter.say("gate: some episodes could not be scored twice in a row; the bank stays as it is")
+    if result.problem:
+        run.reporter.say(f"gate: {result.problem}; the bank stays as it is")
     timing = {"timing/gate_s": time.monotonic() - started}
     run.folder.metrics.append({**_heading(run, "gate", index), **gate_metrics(result), **timing})
     _record(run, index, "skill_free", result.bare)

@@ -13,7 +13,8 @@ from intraskill.core.records import Sampling
 from intraskill.evaluate.four_conditions import four_conditions
 from intraskill.evaluate.ranking import random_subset, rank, ranking
 from intraskill.families.shop.family import open_shop
-from intraskill.gate.run import GateProtocol, run_gate
+from intraskill.gate.protocol import GateProtocol
+from intraskill.gate.run import run_gate
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, Chunk, read_bank, write_bank

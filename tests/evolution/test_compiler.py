@@ -184,6 +184,17 @@ def test_candidates_build_a_pool_with_slots(skills):
     assert slots(pool) == (("recent",), ("colour", rewrite), ("budget",), (add,))
 
 
+def test_the_first_text_of_a_chunk_that_was_rewritten_since_can_be_proposed_again(skills):
+    (added,) = compiled([lesson(i) for i in range(2)]).candidates
+    rewritten = replace(added.chunk, procedure=("look again",), metadata={"mechanism": "another"})
+    bank = Bank((*skills.chunks, rewritten))
+    (again,) = compiled([lesson(i) for i in range(2)], bank).candidates
+    assert again.chunk.procedure == added.chunk.procedure
+    assert again.chunk.skill_id not in bank.ids
+    pool = build_pool(bank, [again])
+    assert len({item.intervention_id for item in pool}) == len(pool)
+
+
 def test_a_candidate_survives_its_file():
     (candidate,) = compiled([lesson(0), lesson(1)]).candidates
     assert parse_candidate(candidate_record(candidate)) == candidate

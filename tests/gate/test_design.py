@@ -2,7 +2,10 @@
 
 import math
 
-from intraskill.gate.design import draw_masks
+import pytest
+
+from intraskill.core.errors import UserError
+from intraskill.gate.design import check_columns, draw_masks
 
 
 def within(count, n, p):
@@ -27,3 +30,23 @@ def test_masks_are_a_pure_function_of_seed_row_and_slot():
     assert [(row[3], row[0], row[1]) for row in reordered] == rows[:40]
     assert draw_masks([("a",), ("b", "b1")], 60, seed=4) != rows
     assert draw_masks([], 2, seed=0) == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "chunks", "candidates", "budget", "rounds", "fits"),
+    [
+        (7, 6, 0, 10, 4, True),
+        (6, 6, 0, 10, 4, False),  # no degree of freedom left
+        (13, 6, 6, 10, 1, True),  # one round: the bank, and six candidates beside it
+        (12, 6, 6, 10, 1, False),
+        (16, 6, 6, 10, 2, False),  # the first round may fill the budget
+        (17, 6, 6, 10, 2, True),
+        (18, 16, 2, 10, 4, False),  # the bank that training starts from may exceed the budget
+    ],
+)
+def test_a_run_one_of_whose_gates_could_never_be_fitted_is_refused(tasks, chunks, candidates, budget, rounds, fits):
+    if fits:
+        check_columns(tasks, chunks, candidates, budget, rounds)
+    else:
+        with pytest.raises(UserError, match=f"gate.tasks is {tasks}, too few to tell .* apart; .*raise gate.tasks"):
+            check_columns(tasks, chunks, candidates, budget, rounds)

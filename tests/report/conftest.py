@@ -76,6 +76,15 @@ class RunBuilder:
             row |= {"reward_mean": level + gain + 0.02, "success_rate": level + gain, "success_se": 0.024}
             self.metrics.append(row | {"reward_se": 0.023})
 
+    def completed(self, round_index: int, step: int, success: float) -> None:
+        """What `gate complete` adds: the gate's row and its evaluations once more."""
+        row = {"kind": "gate", "round": round_index, "step": step, "gate/complete": 1}
+        row |= {"gate/bare/success_rate": success, "gate/masked/success_rate": success}
+        self.metrics.append(row)
+        for condition in ("skill_free", "equipped"):
+            row = {"kind": "evaluation", "round": round_index, "step": step, "condition": condition, "n": 400}
+            self.metrics.append(row | {"reward_mean": success, "success_rate": success, "success_se": 0.02})
+
     def gate(self, round_index: int, step: int) -> None:
         shrink = 1 / (1 + step / 8)
         rows = []

@@ -14,6 +14,7 @@ from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.report.html import write_report
 from intraskill.report.labels import decision
 from intraskill.report.plots import GATES_SHOWN, clean, trailing_mean
+from intraskill.report.rounds import summarize_rounds
 from intraskill.report.run_data import read_gate, read_run
 from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
 
@@ -317,3 +318,17 @@ def test_the_page_carries_the_settings_it_was_made_with(make_run: Callable) -> N
     text = parse(write_report(builder.path)).text
     settings = json.loads(text[text.index("Settings{") + len("Settings") :].split("Written")[0].strip())
     assert settings == read_json(builder.path / "run.json")["settings"]
+
+
+def test_a_gate_completed_later_replaces_what_the_incomplete_one_said(make_run: Callable) -> None:
+    builder = make_run().run(4)
+    builder.completed(1, 10, 0.125)
+    data = read_run(builder.path)
+    rows = {summary.round: summary for summary in summarize_rounds(data)}
+    assert (rows[1].skill_free, rows[1].equipped, rows[1].masked) == (0.125, 0.125, 0.125)
+    assert rows[2].skill_free != 0.125
+    for condition in ("skill_free", "masked", "equipped"):
+        steps = [step for step, _ in data.series(condition, "success_rate")]
+        assert steps == [0, 5, 10, 15, 20]
+        assert dict(data.series(condition, "success_rate"))[10] == 0.125
+    assert "12.5" in parse(write_report(builder.path)).text

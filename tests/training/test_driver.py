@@ -1,6 +1,7 @@
 """The round driver: what a run leaves on disk, and that a kill at any point changes nothing of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,17 @@ async def test_a_bank_without_contributions_cannot_skip_its_gate(make_driver, se
     gate = settings.gate.model_copy(update={"first": "never"})
     with pytest.raises(UserError, match=r"gate\.first is never"):
         await make_driver(tmp_path, gate=gate).open()
+
+
+async def test_a_bank_measured_right_here_is_not_gated_again(make_driver, tmp_path):
+    first = make_driver(tmp_path / "first")
+    await first.open()
+    measured = first.round.bank
+    for checkpoint, gated in (("scripted", False), ("step-0000-others", True)):
+        again = make_driver(tmp_path / checkpoint)
+        again.run, again.checkpoint = replace(again.run, bank=measured), checkpoint
+        await again.open()
+        assert again.run.folder.gate_dir(-1).exists() is gated
 
 
 async def test_the_rounds_files_are_read_once_and_checked(make_driver, tmp_path, monkeypatch):

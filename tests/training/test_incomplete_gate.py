@@ -69,16 +69,23 @@ async def test_an_incomplete_gate_keeps_the_bank_and_says_so(stopped):
 
 async def test_completing_it_runs_only_what_is_missing_and_sets_up_the_next_round(stopped):
     driver, flaky = stopped
-    driver.run = replace(driver.run, wave_size=1)
+    flaky.resets.clear()
     logs = [JsonlLog(driver.run.folder.gate_dir(0) / f"{name}.jsonl") for name in ("bare", "masked")]
     before = [log.read() for log in logs]
     result = await complete_gate(driver, 0)
     assert result.complete
+    assert sorted(flaky.resets[:4]) == sorted([*flaky.broken, *flaky.broken]), "the gate's runs come first"
+    assert len(flaky.resets) == 4 + 40 + 2, "then the bank it selects is evaluated anew, and the greedy run lacked two"
     for log, rows in zip(logs, before):
         after = log.read()
         assert after[: len(rows)] == rows
         assert {str(row["job"]["task_id"]) for row in after[len(rows) :]} == flaky.broken
-    assert read_json(driver.run.folder.gate_dir(0) / "contributions.json")["complete"] is True
+    record = read_json(driver.run.folder.gate_dir(0) / "contributions.json")
+    assert record["complete"] is True
+    assert {name: set(tasks) for name, tasks in record["sampled_apart"].items()} == {
+        "bare": flaky.broken,
+        "masked": flaky.broken,
+    }
     assert driver.round.bank.ids == result.bank.ids
     rows = JsonlLog(driver.run.folder.path / "ledger.jsonl").read()
     judged = [row for row in rows if row["candidate_id"].startswith("online-")]
@@ -152,7 +159,7 @@ async def test_an_incomplete_first_gate_stops_the_run_and_is_completed_by_the_ne
     bare = JsonlLog(driver.run.folder.gate_dir(-1) / "bare.jsonl")
     assert len(bare.read()) == 40 + 2
     again = make_driver(tmp_path)
-    again.run = replace(again.run, runner=driver.run.runner, wave_size=1)
+    again.run = replace(again.run, runner=driver.run.runner)
     flaky.down = False
     await again.open()
     assert again.state.opened

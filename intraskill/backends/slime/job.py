@@ -138,7 +138,10 @@ class Job:
     async def _begin(self) -> None:
         """Name the weights the engines hold now, and make sure that round 0 is set up."""
         self.engine.pin()
-        self.driver.checkpoint = f"step-{self.driver.state.step:04d}"
+        step = self.driver.state.step
+        # Nobody hashes weights that live in the engines: what made them stands for them.
+        weights = self._fingerprint() if step else read_spec(self.args).model_sha256
+        self.driver.checkpoint = f"step-{step:04d}-{weights[:8]}"
         await self.driver.open()
 
     def _fingerprint(self) -> str:

@@ -81,7 +81,7 @@ SETTINGS = {
     "environment": {"world": {"generate": "small"}, "max_steps": 6},
     "policy": {"sampling": {"max_tokens": 200}},
     "rollout": {"group_size": 2, "generated_groups": 4, "kept_groups": 2},
-    "gate": {"tasks": 12, "first": "auto"},
+    "gate": {"tasks": 12, "candidates": 0, "first": "auto"},
     "evaluation": {"equipped": False, "greedy": False},
     "report": {"wandb": "disabled"},
     "slime": {"context_length": 16384, "concurrency": 16},

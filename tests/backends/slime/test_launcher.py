@@ -63,7 +63,7 @@ class Launcher:
             "name": "launched",
             "environment": {"world": {"generate": "small"}},
             "policy": {"model": str(model)},
-            "gate": {"tasks": 12},
+            "gate": {"tasks": 12, "candidates": 0},
             "report": {"wandb": "offline"},
             "slime": {"concurrency": 8},
         }
