@@ -6,7 +6,9 @@ What the settings say stands where it acts: a family's in the family, a run's in
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -34,5 +36,12 @@ def _variable_name(name: str) -> str:
     return name
 
 
+def _absolute(path: str) -> str:
+    """The place a path names now; a run that is continued from elsewhere must still find it."""
+    return path if path.startswith("builtin:") else os.path.abspath(os.path.expanduser(path))
+
+
 Url = Annotated[str, AfterValidator(_without_secret)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
+PathText = Annotated[str, AfterValidator(_absolute)]  # or `builtin:NAME`
+AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(_absolute(str(path))))]

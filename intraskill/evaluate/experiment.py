@@ -216,7 +216,7 @@ def _settings(run: RunSettings, arm: Arm, bank: Path | None, protocol: Protocol)
         repeats=protocol.repeats,
         seed=protocol.seed,
         concurrency=protocol.concurrency,
-        skills=SkillSettings(path=str(bank) if bank else None),
+        skills=SkillSettings(path=str(bank.absolute()) if bank else None),
         environment=run.environment,
         policy=EvalPolicySettings.model_validate(policy),
     )

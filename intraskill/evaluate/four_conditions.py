@@ -35,7 +35,7 @@ def four_conditions(run: Path) -> Experiment:
     if not closed:
         raise UserError(f"{run}: no round is closed yet, so there is no gated checkpoint; train on first")
     step = closed * settings.steps_per_round
-    final = str(folder.checkpoint_dir(step))
+    final = str(folder.checkpoint_dir(step).absolute())
     base_id, final_id = (f"{settings.name}/step-{number:04d}" for number in (0, step))
     s0 = read_bank(folder.round_dir(0) / "skill_bank.json")
     st = read_bank(folder.gate_dir(closed - 1) / "selected_skill_bank.json")

@@ -37,7 +37,7 @@ def ranking(run: Path, gate: int, k: int | None, random_seeds: Sequence[int]) ->
     chunks = shown_chunks(JsonlLog(folder.gate_dir(gate) / "masked.jsonl"), ranked)
     prompt_order = [row["intervention_id"] for row in record["contributions"]]
     step = record["step"]
-    model = settings.policy.model if step == 0 else str(folder.checkpoint_dir(step))
+    model = settings.policy.model if step == 0 else str(folder.checkpoint_dir(step).absolute())
     subsets = {f"top-{k}": ranked[:k], f"bottom-{k}": ranked[-k:]}
     subsets |= {f"random-{k}-seed-{seed}": random_subset(ranked, k, seed) for seed in random_seeds}
     arms = [Arm("free", model, record["checkpoint_id"], None)]

@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast, get_args
 
+from intraskill.core.errors import UserError
 from intraskill.report.run_data import GateFile, gate_dir, read_gate
 from intraskill.report.wandb_log import logged_steps
-from intraskill.settings.models import RunSettings
+from intraskill.settings.models import ReportSettings, RunSettings, WandbMode
 from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
 
 SCHEMA = "intraskill-wandb-v1"
@@ -46,6 +47,17 @@ _TABLE_COLUMNS: list[str | int] = [
 ]
 
 
+def wandb_mode(report: ReportSettings) -> WandbMode:
+    """How a run is copied: as `WANDB_MODE` says where it is set, else as the settings do. Raises `UserError`."""
+    said = os.environ.get("WANDB_MODE")
+    if not said:
+        return report.wandb
+    for mode in get_args(WandbMode):
+        if said == mode:
+            return cast(WandbMode, mode)
+    raise UserError(f"WANDB_MODE is {said!r}; set it to online, offline or disabled, or unset it")
+
+
 def warn_on_stderr(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
@@ -61,7 +73,7 @@ class WandbSink:
     ) -> None:
         self._run_dir = Path(run_dir).resolve()
         self._settings = settings
-        self._mode = settings.report.wandb
+        self._mode = wandb_mode(settings.report)
         self._warn = warn
         self._started = time.monotonic()
         self._wake = threading.Event()
@@ -114,7 +126,7 @@ class WandbSink:
             return  # nothing new, for example a finished run that was started again
         with _local_staging(self._run_dir):
             done = max(marker.rows, self._rows_on_disk(marker.run_id))
-            run = _start_run(self._run_dir, self._settings, marker.run_id)
+            run = _start_run(self._run_dir, self._settings, self._mode, marker.run_id)
             if self._mode == "online":
                 done = max(done, int(run.step))
             while True:
@@ -173,7 +185,7 @@ def wandb_payload(row: Mapping[str, Any]) -> dict[str, float]:
     return payload
 
 
-def _start_run(run_dir: Path, settings: RunSettings, run_id: str) -> Any:
+def _start_run(run_dir: Path, settings: RunSettings, mode: WandbMode, run_id: str) -> Any:
     """A quiet wandb run: no console capture, no code, git, machine or process probing."""
     import wandb
 
@@ -194,8 +206,8 @@ def _start_run(run_dir: Path, settings: RunSettings, run_id: str) -> Any:
         id=run_id,
         name=run_dir.name,
         dir=run_dir,
-        mode=settings.report.wandb,
-        resume="allow" if settings.report.wandb == "online" else None,
+        mode=mode,
+        resume="allow" if mode == "online" else None,
         config=settings.model_dump(mode="json"),
         reinit="create_new",
         settings=quiet,

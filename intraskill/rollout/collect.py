@@ -46,11 +46,11 @@ async def collect_in_submission_order(run: RunGroup, plan_wave: PlanWave, judge:
 
 
 async def collect_in_completion_order(run: RunGroup, plan_wave: PlanWave, judge: GroupFilter) -> Collected:
-    """Judge groups as they finish; abort the rest once the batch is full."""
+    """Judge groups as they finish; abort the rest once the batch is full. Ends short of it after the last wave."""
     collected = Collected()
     running: dict[asyncio.Task[Group], GroupPlan] = {}
     try:
-        while not judge.complete:
+        while not judge.complete and (running or judge.wave_due):
             if judge.wave_due:
                 plans = plan_wave()
                 judge.submit(len(plans))

@@ -9,8 +9,9 @@ judges each as it comes:
   never pays for a second wave merely because its groups agree;
 * otherwise kept, until the target is reached; what comes later is surplus.
 
-`remaining` = submitted - dropped. Another wave is due when `remaining` falls below the target. A world in which every
-group agrees therefore costs exactly one wave and trains on groups whose advantages are 0.
+`remaining` = submitted - dropped. Another wave is due when `remaining` falls below the target, up to `max_waves`: then
+the step trains on what it kept. A world in which every group agrees costs exactly one wave and trains on groups whose
+advantages are 0.
 """
 
 from __future__ import annotations
@@ -35,13 +36,16 @@ class GroupFilter:
     """Judges the groups of one step in the order they are given.
 
     `target`: groups the trainer wants; `technical_limit`: unscorable groups in a row that stop the run;
-    `technical_run`: such groups already seen in a row before this step.
+    `technical_run`: such groups already seen in a row before this step; `max_waves`: after so many waves the step has
+    to do with what was kept.
     """
 
-    def __init__(self, target: int, technical_limit: int, technical_run: int = 0) -> None:
+    def __init__(self, target: int, technical_limit: int, technical_run: int = 0, max_waves: int | None = None) -> None:
         self.target = target
         self.technical_limit = technical_limit
         self.technical_run = technical_run
+        self.max_waves = max_waves
+        self.waves = 0
         self.submitted = 0
         self.kept = 0
         self.dropped = 0
@@ -56,10 +60,11 @@ class GroupFilter:
 
     @property
     def wave_due(self) -> bool:
-        return not self.complete and self.remaining < self.target
+        return not self.complete and self.remaining < self.target and self.waves != self.max_waves
 
     def submit(self, groups: int) -> None:
         """Count a wave of `groups` that is about to run."""
+        self.waves += 1
         self.submitted += groups
 
     def judge(self, group: Group) -> Verdict:

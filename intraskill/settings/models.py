@@ -7,13 +7,15 @@ a run *means*; paths, concurrency and reporting are left out of it, so they may 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from intraskill.core.records import Style, ToolSchema
-from intraskill.core.settings import Settings, Url, VariableName
+from intraskill.core.settings import PathText, Settings, Url, VariableName
 from intraskill.families.registry import DEFAULT, AnyFamilySettings
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SamplingSettings(Settings):
@@ -26,7 +28,7 @@ class SamplingSettings(Settings):
 class PolicySettings(Settings):
     """The model that acts. `builtin:tiny` is the warm-up checkpoint that ships with the package."""
 
-    model: str = Field("builtin:tiny", description="Hugging Face causal LM directory, or builtin:tiny")
+    model: PathText = Field("builtin:tiny", description="Hugging Face causal LM directory, or builtin:tiny")
     prompt: Style = Field("compact", description="prompt template and chunk rendering")
     tool_schema: ToolSchema = "static"
     sampling: SamplingSettings = SamplingSettings()
@@ -58,11 +60,11 @@ class TrainSettings(Settings):
     lr: float = Field(1.5e-4, gt=0)
     updates_per_step: int = Field(2, ge=1)
     warmup_updates: int = Field(0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
-    clip_low: float = Field(0.2, ge=0)
-    clip_high: float = Field(0.28, ge=0)
+    clip_low: float = Field(0.2, ge=0, lt=1, description="a token's probability may fall by this share")
+    clip_high: float = Field(0.28, ge=0, description="and rise by this one, before its gradient is cut")
     kl_coef: float = Field(0.0, ge=0, description="weight of the KL penalty against the starting checkpoint; 0 = off")
     advantage: str = Field("grpo", description="advantage estimator by name")
     dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="autocast type; master weights are float32")
@@ -117,8 +119,11 @@ class EvaluationSettings(Settings):
     greedy: bool = Field(True, description="one skill-free run at temperature 0")
 
 
+WandbMode = Literal["offline", "online", "disabled"]
+
+
 class ReportSettings(Settings):
-    wandb: Literal["offline", "online", "disabled"] = "offline"
+    wandb: WandbMode = Field("offline", description="the environment variable WANDB_MODE comes before it")
     project: str = "intraskill"
 
 
@@ -127,7 +132,7 @@ class RunSettings(Settings):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="folder name under `runs/`")
     seed: int = 0
-    bank: str = Field("builtin:s0", description="initial skill bank (JSON file), or builtin:s0")
+    bank: PathText = Field("builtin:s0", description="initial skill bank (JSON file), or builtin:s0")
     rounds: int = Field(4, ge=1)
     steps_per_round: int = Field(20, ge=1)
     environment: AnyFamilySettings = DEFAULT
@@ -158,12 +163,13 @@ class RunSettings(Settings):
         return self
 
     def semantic(self) -> dict[str, Any]:
-        """The part that decides what the run means; its hash is the run's fingerprint."""
+        """The part that decides what the run means; what paths point at is hashed by whoever opens it."""
         everything = self.model_dump(mode="json")
-        for key in ("name", "report"):
+        for key in ("name", "bank", "report"):
             everything.pop(key)
         everything["environment"] = self.environment.semantic()
-        everything["policy"].pop("threads")
+        for key in ("model", "threads"):
+            everything["policy"].pop(key)
         everything["train"].pop("keep_checkpoints")
         for key in ("url", "api_key_env", "concurrency", "timeout_s"):
             everything["analyst"].pop(key)

@@ -20,13 +20,14 @@ from intraskill.core.progress import Reporter
 from intraskill.core.protocol import Policy
 from intraskill.core.records import Sampling
 from intraskill.evolution.proposer import open_proposer
-from intraskill.families.base import FamilySettings, TaskFamily
+from intraskill.families.base import FamilySettings, TaskFamily, TaskSplits
 from intraskill.families.registry import open_family
 from intraskill.gate.design import check_columns
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import PolicySettings, RunSettings
 from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.run_folder import RunFolder
+from intraskill.storage.store import fingerprint
 from intraskill.training.run import Run
 
 
@@ -67,25 +68,27 @@ def open_run(
     if environment_url is not None:
         environment = environment.model_copy(update={"url": environment_url})
     family = open_family(environment, folder.path.parent / ".worlds")
-    bank = read_bank(bank_path(settings.bank))
-    check_run(settings, family, bank)
+    bank, splits = read_bank(bank_path(settings.bank)), family.splits()
+    check_run(settings, splits, bank)
     folder.claim(
         settings,
         {
             **backend.identity(),
             "environment": family.identity(),
+            "tasks_sha256": fingerprint([splits.train, splits.val, splits.test]),
             "prompt_sha256": family.prompt(settings.policy.prompt).sha256,
             "bank_sha256": bank.sha256,
         },
         overrides,
     )
+    proposer = open_proposer(settings, folder, family)
     return Run(
         settings=settings,
         folder=folder,
         runner=open_runner(environment, settings.policy, family, backend.policy(), backend.episode_timeout_s),
-        splits=family.splits(),
+        splits=splits,
         bank=bank,
-        proposer=open_proposer(settings, folder, family),
+        proposer=proposer,
         reporter=reporter,
         wave_size=backend.wave_size,
     )
@@ -104,9 +107,8 @@ def open_runner(
     return EpisodeRunner(family, policy, family.prompt(policy_settings.prompt), limits)
 
 
-def check_run(settings: RunSettings, family: TaskFamily, bank: Bank) -> None:
+def check_run(settings: RunSettings, splits: TaskSplits, bank: Bank) -> None:
     """Raise `UserError` when these settings cannot be run with these tasks and this bank."""
-    splits = family.splits()
     if not splits.train:
         raise UserError("the train split is empty; there is nothing to train on")
     if len(splits.val) < settings.gate.tasks:
@@ -121,4 +123,9 @@ def check_run(settings: RunSettings, family: TaskFamily, bank: Bank) -> None:
         raise UserError(
             "the initial bank is a draft that no gate has measured; run `intraskill coldstart gate` on it and "
             "train with the selected_skill_bank.json it writes"
+        )
+    if settings.gate.first == "never" and any(chunk.contribution is None for chunk in bank.chunks):
+        raise UserError(
+            "gate.first is never, but the initial bank carries no contributions, so no chunk has an inclusion "
+            "probability; set gate.first to auto"
         )

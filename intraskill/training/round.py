@@ -67,11 +67,6 @@ def first_gate_needed(run: Run, checkpoint: str) -> bool:
     """Whether Gate A has to run: unless the initial bank's contributions were measured at this very checkpoint."""
     first = run.settings.gate.first
     measured = measured_here(run.bank, checkpoint, run.runner.protocol())
-    if first == "never" and any(chunk.contribution is None for chunk in run.bank.chunks):
-        raise UserError(
-            "gate.first is never, but the initial bank carries no contributions, so no chunk has an inclusion "
-            "probability; set gate.first to auto"
-        )
     return first == "always" or (first == "auto" and not measured)
 
 

@@ -67,7 +67,7 @@ async def generate_step(run: Run, state: RunState, current: Round, checkpoint: s
     async def roll_out(plan: GroupPlan) -> Group:
         return await run_group(run.runner, plan, current.bank, rollout.group_size, seed)
 
-    judge = GroupFilter(rollout.kept_groups, rollout.technical_limit, state.technical_run)
+    judge = GroupFilter(rollout.kept_groups, rollout.technical_limit, state.technical_run, rollout.max_waves)
     collect = collect_in_completion_order if rollout.order == "completion" else collect_in_submission_order
     collected = await collect(roll_out, plan_wave, judge)
     stream.give_back([plan.task_id for plan in collected.aborted])

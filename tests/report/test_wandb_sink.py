@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from intraskill.core.errors import UserError
 from intraskill.report.wandb_log import logged_steps, raw_records
-from intraskill.report.wandb_sink import WandbSink, wandb_payload
+from intraskill.report.wandb_sink import WandbSink, wandb_mode, wandb_payload
 from intraskill.settings.models import ReportSettings, RunSettings
 
 
@@ -26,6 +27,23 @@ def _no_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(wandb: str = "offline", project: str = "intraskill") -> RunSettings:
     return RunSettings(name="demo", report=ReportSettings(wandb=wandb, project=project))
+
+
+def test_wandb_mode_of_the_environment_comes_before_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wandb_mode(ReportSettings(wandb="online")) == "online"
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert wandb_mode(ReportSettings(wandb="online")) == "disabled"
+    monkeypatch.setenv("WANDB_MODE", "sometimes")
+    with pytest.raises(UserError, match="WANDB_MODE is 'sometimes'; set it to online, offline or disabled"):
+        wandb_mode(ReportSettings())
+
+
+def test_a_run_disabled_from_outside_leaves_no_copy(make_run: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    builder = make_run().run(1)
+    with WandbSink(builder.path, settings()) as sink:
+        sink.push()
+    assert not (builder.path / "wandb").exists()
 
 
 def events(run_dir: Path) -> list[int]:

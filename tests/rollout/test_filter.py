@@ -42,6 +42,17 @@ def test_unscorable_groups_are_always_dropped_and_may_cost_another_wave(make_gro
     assert judge.wave_due
 
 
+def test_after_the_last_wave_none_is_due_however_little_was_kept(make_group):
+    judge = GroupFilter(2, 33, max_waves=2)
+    for wave in (1, 2):
+        assert judge.wave_due
+        judge.submit(2)
+        verdicts = [judge.judge(make_group(BROKEN)), judge.judge(make_group(MIXED if wave == 2 else BROKEN))]
+    assert verdicts == ["technical", "kept"]
+    assert not judge.complete
+    assert not judge.wave_due
+
+
 def test_technical_groups_in_a_row_stop_the_run(make_group):
     with pytest.raises(TooManyTechnicalFailures, match=r"8 groups in a row .* environment: gone"):
         judge_all(make_group, [MIXED] * 3 + [BROKEN] * 8)

@@ -43,11 +43,16 @@ def test_decimal_numbers_are_read_as_yaml_1_2_has_them(load, written):
     assert load(f"name: a\ncurriculum: {{q: {written}}}\n").curriculum.q == 0.5
 
 
-def test_paths_and_null_are_accepted(load):
+def test_paths_name_a_place_wherever_the_run_is_continued(load, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = load("name: a\nbank: b.json\npolicy: {model: ../models/m}\n")
+    assert settings.bank == str(tmp_path / "b.json")
+    assert settings.policy.model == str(tmp_path.parent / "models" / "m")
+    assert load("name: a\nbank: builtin:s0\n").bank == "builtin:s0"
     world = load(
         "name: a\nenvironment:\n  world: {generate: null, catalog: a/b.json.gz, splits: a/s.json}\n"
     ).environment
-    assert world.world.catalog == Path("a/b.json.gz")
+    assert world.world.catalog == tmp_path / "a/b.json.gz"
 
 
 @pytest.mark.parametrize("preset", ["quick.yaml", "laptop.yaml"])

@@ -6,9 +6,18 @@ from dataclasses import replace
 import pytest
 
 from intraskill.core.errors import UserError
+from intraskill.rollout.runner import EpisodeRunner
 from intraskill.storage.store import JsonlLog, read_json
 
 UPDATE = {"train/loss": 0.5}
+
+
+class EverySecondGroupFails(EpisodeRunner):
+    async def run(self, job, chunks, group):
+        episode = await super().run(job, chunks, group)
+        if group.startswith("group-") and int(group.removeprefix("group-")) % 2:
+            return replace(episode, status="failed", error={"stage": "policy", "type": "Gone", "message": "gone"})
+        return episode
 
 
 async def drive(driver) -> None:
@@ -115,10 +124,19 @@ async def test_records_beyond_the_state_are_dropped_on_opening(make_driver, tmp_
     assert not JsonlLog(again.run.folder.round_dir(0) / "groups.jsonl").read()
 
 
-async def test_a_bank_without_contributions_cannot_skip_its_gate(make_driver, settings, tmp_path):
-    gate = settings.gate.model_copy(update={"first": "never"})
-    with pytest.raises(UserError, match=r"gate\.first is never"):
-        await make_driver(tmp_path, gate=gate).open()
+@pytest.mark.parametrize("order", ["submission", "completion"])
+async def test_a_step_ends_after_its_last_wave_with_what_it_kept(make_driver, settings, tmp_path, order):
+    """Every second group is out of reach; with three waves of two groups, three of the four wanted are kept."""
+    changed = {"kept_groups": 4, "generated_groups": 2, "max_waves": 3, "order": order}
+    driver = make_driver(tmp_path, rollout=settings.rollout.model_copy(update=changed))
+    await driver.open()
+    driver.run = replace(driver.run, runner=EverySecondGroupFails(*vars(driver.run.runner).values()))
+    batch = await driver.generate()
+    verdicts = batch.collected.verdicts
+    assert sorted(verdicts) == ["kept"] * 3 + ["technical"] * 3
+    assert batch.next_state.next_group == 6
+    driver.commit(batch, [UPDATE, UPDATE], {})
+    assert driver.state.step == 1
 
 
 async def test_a_bank_measured_right_here_is_not_gated_again(make_driver, tmp_path):

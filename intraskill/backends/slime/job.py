@@ -31,8 +31,9 @@ from intraskill.backends.slime.arguments import (
 from intraskill.backends.slime.metrics import evaluation_metrics, round_rows, step_metrics
 from intraskill.backends.slime.rewards import ESTIMATOR_ARGUMENT
 from intraskill.backends.slime.timing import BusyClock, TimingLog, timed
-from intraskill.core.errors import StateCorrupted, UserError
+from intraskill.core.errors import IntraSkillError, StateCorrupted, UserError
 from intraskill.core.progress import Reporter
+from intraskill.core.records import Group
 from intraskill.policies.chat import load_chat
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
 from intraskill.policies.token import TokenPolicy
@@ -48,9 +49,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Generated:
-    """One generated step as slime gets it: the kept groups and what to log."""
+    """One generated step as slime gets it: the groups to train on and what to log."""
 
     batch: StepBatch
+    groups: Sequence[Group]
     metrics: Mapping[str, float]
 
 
@@ -123,10 +125,22 @@ class Job:
             await self.driver.close_round()
         cached, prompts = self.engine.cached_tokens, self.engine.prompt_tokens
         batch = await self.driver.generate()
+        groups = self._whole_updates(batch)
         self.driver.commit(batch, (), {})
         self.folder.remember_state(self.driver.state)
         counts = self.engine.cached_tokens - cached, self.engine.prompt_tokens - prompts
-        return Generated(batch, step_metrics(batch, *counts))
+        return Generated(batch, groups, step_metrics(batch, *counts))
+
+    def _whole_updates(self, batch: StepBatch) -> list[Group]:
+        """The kept groups that fill updates: slime's batch has a fixed size. Raises when there is not even one."""
+        size = self.settings.rollout.kept_groups // self.settings.train.updates_per_step
+        whole = batch.kept[: len(batch.kept) // size * size]
+        if not whole:
+            raise IntraSkillError(
+                f"{self.folder.path}: step {batch.step} kept {len(batch.kept)} groups after rollout.max_waves waves, "
+                f"an update needs {size}; mend what makes groups unscorable, or allow more waves, and start again"
+            )
+        return whole
 
     async def _evaluate(self) -> None:
         await self._begin()

@@ -16,6 +16,7 @@ import yaml
 from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import CONFIG_KEY, command_line, method_arguments
 from intraskill.backends.slime.preflight import Launch, plan
+from intraskill.report.wandb_sink import wandb_mode
 from intraskill.storage.store import write_bytes_atomic
 
 
@@ -39,11 +40,11 @@ def job_arguments(launch: Launch, config: Path) -> list[str]:
     method = {**method_arguments(settings), "num_rollout": plan(launch).num_rollout}
     words = command_line({**method, **places})
     words += ["--eval-prompt-data", "validation", str(config)]  # slime wants a data set; the plugin has its own
-    if settings.report.wandb != "disabled":
+    if (mode := wandb_mode(settings.report)) != "disabled":
         words += command_line(
             {
                 "use_wandb": True,
-                "wandb_mode": settings.report.wandb,
+                "wandb_mode": mode,
                 "wandb_project": settings.report.project,
                 "wandb_group": settings.name,
                 "disable_wandb_random_suffix": True,

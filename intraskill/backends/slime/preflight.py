@@ -24,10 +24,13 @@ from shopsimulator.errors import ShopError
 from intraskill.assets import bank_path, model_directory
 from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.core.errors import IntraSkillError, UserError
+from intraskill.families.registry import open_family
 from intraskill.policies.chat import load_chat
+from intraskill.report.wandb_sink import wandb_mode
 from intraskill.skills.bank import read_bank
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
 from intraskill.storage.store import describe_difference, lock_holder, read_json
+from intraskill.training.open_run import check_run
 from intraskill.training.round import read_round
 
 SUPPORTED_SLIME = ("624b824a898ab0ec1fcb4d373004c7f3852bf515",)  # version 0.3.1
@@ -73,6 +76,7 @@ def problems(launch: Launch) -> list[str]:
         _paths,
         _model,
         _topology,
+        _method,
         _environment,
         _run_folder,
         _wandb,
@@ -200,6 +204,12 @@ def _topology(launch: Launch) -> Iterator[str]:
         )
 
 
+def _method(launch: Launch) -> Iterator[str]:
+    family = open_family(launch.settings.environment.offline(), launch.run.parent / ".worlds")
+    check_run(launch.settings, family.splits(), read_bank(bank_path(launch.settings.bank)))
+    yield from ()
+
+
 def _environment(launch: Launch) -> Iterator[str]:
     url = launch.environment_url or getattr(launch.settings.environment, "url", None)
     if url is None:
@@ -248,16 +258,16 @@ def _run_folder(launch: Launch) -> Iterator[str]:
 
 
 def _wandb(launch: Launch) -> Iterator[str]:
-    if launch.settings.report.wandb != "online":
+    if wandb_mode(launch.settings.report) != "online":
         return
     host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").split("//")[-1].split("/")[0]
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
-        yield "report.wandb is online but there is no WANDB_API_KEY and no ~/.netrc; set one, or use offline"
+        yield "W&B is online but there is no WANDB_API_KEY and no ~/.netrc; set one, or use offline"
     name, _, port = host.partition(":")
     try:
         socket.create_connection((name, int(port or 443)), timeout=5).close()
     except (OSError, ValueError) as error:
-        yield f"report.wandb is online but {host} cannot be reached ({error}); use offline and sync later"
+        yield f"W&B is online but {host} cannot be reached ({error}); use offline and sync later"
 
 
 def _disk(launch: Launch) -> Iterator[str]:

@@ -27,7 +27,7 @@ def generate_rollout(
         rewards, metrics = data_source.job.evaluate(rollout_id)
         return RolloutFnEvalOutput(data=validation_data(rewards), metrics=metrics)
     generated = data_source.job.generate(rollout_id)
-    groups = [slime_group(group, args.n_samples_per_prompt) for group in generated.batch.kept]
+    groups = [slime_group(group, args.n_samples_per_prompt) for group in generated.groups]
     return RolloutFnTrainOutput(samples=groups, metrics=dict(generated.metrics))
 
 

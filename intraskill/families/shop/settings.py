@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from intraskill.core.settings import Settings, Url
+from intraskill.core.settings import AbsolutePath, Settings, Url
 from intraskill.families.base import FamilySettings
 
 
@@ -18,8 +17,10 @@ class WorldSettings(Settings):
     generate: Literal["small", "full"] | None = Field("full", description="generated world of this size")
     seed: int = Field(0, description="seed of the generated world")
     language: Literal["en", "zh"] = Field("en", description="language of the generated world")
-    catalog: Path | None = Field(None, description="a catalog file (.json or .json.gz) instead of a generated world")
-    splits: Path | None = Field(None, description="the split manifest that goes with `catalog`")
+    catalog: AbsolutePath | None = Field(
+        None, description="a catalog file (.json, .json.gz) instead of a generated world"
+    )
+    splits: AbsolutePath | None = Field(None, description="the split manifest that goes with `catalog`")
 
     @model_validator(mode="after")
     def _file_with_manifest(self) -> WorldSettings:
@@ -46,7 +47,8 @@ class ShopSettings(FamilySettings):
     timeout_s: float = Field(60.0, gt=0, description="limit of one HTTP request to the service")
 
     def semantic(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"url", "timeout_s"})
+        files = {"catalog", "splits"}  # their contents are hashed with the tasks
+        return self.model_dump(mode="json", exclude={"url": True, "timeout_s": True, "world": files})
 
     def offline(self) -> ShopSettings:
         return self.model_copy(update={"url": None})

@@ -9,7 +9,7 @@ import pytest
 from intraskill.assets import bank_path
 from intraskill.backends.slime import preflight
 from intraskill.backends.slime.arguments import SlimeRunSettings
-from intraskill.backends.slime.launch import wandb_run_id
+from intraskill.backends.slime.launch import job_arguments, wandb_run_id
 from intraskill.backends.slime.preflight import Launch, checkpoint_step, plan, problems
 from intraskill.core.errors import UserError
 from intraskill.skills.bank import read_bank, write_bank
@@ -19,7 +19,9 @@ from intraskill.storage.store import write_json_atomic
 
 
 @pytest.fixture
-def launch(tmp_path, tokenizer_dir, monkeypatch) -> Launch:
+def launch(tmp_path, tokenizer_dir, worlds, monkeypatch) -> Launch:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / ".worlds").symlink_to(worlds, target_is_directory=True)
     (tokenizer_dir / "config.json").write_text("{}")
     (tokenizer_dir / "model.safetensors").write_bytes(b"weights")
     slime = tmp_path / "slime"
@@ -30,7 +32,12 @@ def launch(tmp_path, tokenizer_dir, monkeypatch) -> Launch:
     digests = {name: preflight._sha256(slime / name) for name in preflight.SLIME_FILES}
     monkeypatch.setattr(preflight, "SLIME_FILES", digests)
     settings = SlimeRunSettings.model_validate(
-        {"name": "r", "policy": {"model": str(tokenizer_dir)}, "rollout": {"order": "submission"}}
+        {
+            "name": "r",
+            "environment": {"world": {"generate": "small"}},
+            "policy": {"model": str(tokenizer_dir)},
+            "gate": {"tasks": 40},
+        }
     )
     return Launch(
         settings=settings,
@@ -97,6 +104,23 @@ def test_a_context_longer_than_the_model_reads_is_noticed(launch):
     assert "slime.context_length is 24576, but the model reads 4096 tokens" in problem
     config.write_text(json.dumps({"max_position_embeddings": 32768}))
     assert problems(launch) == []
+
+
+def test_more_gate_tasks_than_validation_tasks_are_noticed(launch):
+    gate = launch.settings.gate.model_copy(update={"tasks": 41})
+    (problem,) = problems(replace(launch, settings=launch.settings.model_copy(update={"gate": gate})))
+    assert "gate.tasks is 41 but the validation split has 40 tasks" in problem
+
+
+def test_wandb_mode_of_the_environment_comes_before_the_settings(launch, monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    report = launch.settings.report.model_copy(update={"wandb": "online"})
+    quiet = replace(launch, settings=launch.settings.model_copy(update={"report": report}))
+    assert problems(quiet) == []
+    assert "--use-wandb" not in job_arguments(quiet, tmp_path / "c.yaml")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    words = job_arguments(quiet, tmp_path / "c.yaml")
+    assert words[words.index("--wandb-mode") + 1] == "offline"
 
 
 def test_a_full_disk_is_noticed(launch, monkeypatch):
