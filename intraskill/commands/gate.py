@@ -16,6 +16,8 @@ from intraskill.gate.selection import parse_contributions, select, selection_rec
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import read_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
+from intraskill.storage.run_folder import RUN_SCHEMA
+from intraskill.storage.store import read_json
 from intraskill.storage.user_files import read_user_json
 
 gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args_is_help=True)
@@ -83,6 +85,7 @@ def gate_complete(
     At the checkpoint of its round; finished episodes are not run again. The next round starts from what the gate then
     selects, unless training went on meanwhile: then only the record is completed.
     """
+    refuse_other_backend(run)
     with needing("the gate"):
         from intraskill.backends.embedded import backend
         from intraskill.report.html import write_report
@@ -92,6 +95,16 @@ def gate_complete(
     reporter.say(f"report: {write_report(run)}")
     if not complete:
         raise IntraSkillError(f"{run}: some episodes could still not be scored; mend that and start again")
+
+
+def refuse_other_backend(run: Path) -> None:
+    """Refuse a run whose weights this process cannot load. Raises `UserError` saying what to do instead."""
+    path = run / "run.json"
+    if path.exists() and read_json(path, RUN_SCHEMA).get("semantic", {}).get("backend") == "slime":
+        raise UserError(
+            f"{run}: slime trained this run, and only its engines can load the checkpoints; start "
+            "launch/four_rounds.sh again: a job that continues from the checkpoint of a round's end completes its gate"
+        )
 
 
 @curriculum_app.command("build")

@@ -5,7 +5,9 @@ field, so that a trace that gains a field tomorrow does not leak it.
 
 - `public`: one row an episode and one row a turn; numbers and codes of closed vocabularies, no text. An action appears
   as its kind alone, because what was searched for often quotes the persona.
-- `sft`: the conversations of completed, fully successful episodes, with the tools and where they came from.
+- `sft`: the conversations of completed, fully successful episodes, with the tools and where they came from. Where the
+  tools change from turn to turn, a conversation makes several records: each ends with the replies that were given under
+  its tools, and `first_reply` says which message is the first of these.
   Conversations that repeat another one are dropped. Only episodes of the train split are exported: validation tasks
   select skills and test tasks measure the result, and neither could for a student that was trained on them.
 
@@ -60,13 +62,14 @@ def export_public(run: Path, out: Path) -> dict[str, Any]:
 def export_sft(run: Path, out: Path) -> dict[str, Any]:
     """Write `sft.jsonl`, one conversation a line; returns the report."""
     keeper = _Keeper()
-    kept = _write_table(out / "sft", keeper.records(trace_logs(run)))
+    records = _write_table(out / "sft", keeper.records(trace_logs(run)))
     return _report(
         out,
         {
             "kind": "sft",
             "read": keeper.read,
-            "kept": kept,
+            "kept": len(keeper.seen),
+            "records": records,
             "dropped": {"failed": 0, "not_successful": 0, "duplicate": 0} | dict(sorted(keeper.dropped.items())),
             "kept_with_protocol_errors": keeper.with_errors,
             "tasks": len(keeper.tasks),
@@ -143,7 +146,7 @@ class _Keeper:
                 if reason:
                     self.dropped[reason] += 1
                 else:
-                    yield self._record(name, trace)
+                    yield from self._records(name, trace)
 
     def _refusal(self, trace: Mapping[str, Any]) -> str | None:
         if trace["job"]["split"] != "train":
@@ -161,26 +164,33 @@ class _Keeper:
         self.seen.add(digest)
         return None
 
-    def _record(self, log: str, trace: Mapping[str, Any]) -> dict[str, Any]:
+    def _records(self, log: str, trace: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """One record for every stretch of turns under the same tools; usually that is one."""
         job = EpisodeJob.from_record(trace["job"])
         self.splits[job.split] += 1
         self.tasks.add(job.task_id)
         self.with_errors += any(step["protocol_error"] for step in trace["steps"])
-        provenance = {key: trace["provenance"].get(key) for key in _PUBLISHED_PROVENANCE}
+        published = {key: trace["provenance"].get(key) for key in _PUBLISHED_PROVENANCE}
         skills = [skill["skill_id"] for skill in trace["selected_skills"]]
-        return {
-            "messages": trace["conversation"],
-            "tools": trace["steps"][0]["tools"],
-            "provenance": {
-                "episode_id": job.episode_id,
-                "log": log,
-                **asdict(job),
-                **{key: trace[key] for key in ("step", "group_index") if key in trace},
-                "skill_ids": skills,
-                "model": trace["provenance"].get("policy", {}).get("model"),
-                **provenance,
-            },
+        provenance = {
+            "episode_id": job.episode_id,
+            "log": log,
+            **asdict(job),
+            **{key: trace[key] for key in ("step", "group_index") if key in trace},
+            "skill_ids": skills,
+            "model": trace["provenance"].get("policy", {}).get("model"),
+            **published,
         }
+        messages = trace["conversation"]
+        replies = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        changes = [turn for turn, step in enumerate(trace["steps"]) if "tools" in step]
+        for turn, following in zip(changes, [*changes[1:], len(replies)]):
+            yield {
+                "messages": messages[: replies[following - 1] + 1],
+                "tools": trace["steps"][turn]["tools"],
+                "first_reply": replies[turn],
+                "provenance": provenance,
+            }
 
 
 def conversation_sha256(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -39,6 +39,15 @@ async def complete_gate(driver: RoundDriver, index: int) -> GateResult:
     return result
 
 
+def lacking_here(driver: RoundDriver) -> int | None:
+    """The round that ended where the run stands now, if its gate is incomplete."""
+    index = driver.round_index - 1
+    path = driver.run.folder.gate_dir(index) / "contributions.json"
+    if index < 0 or driver.state.step != driver.run.closing_step(index) or not path.exists():
+        return None
+    return None if read_json(path, None, GateShape).get("complete", True) else index
+
+
 def _taken_up(run: Run, index: int, finished: bool) -> bool:
     """Whether the next round and the evaluation of the whole bank rest on what this gate selected."""
     folder, after = run.folder.gate_dir(index), run.folder.round_dir(index + 1) / "skill_bank.json"

@@ -85,6 +85,26 @@ def test_an_sft_record_is_a_chat_with_tools_and_where_it_came_from(run, tmp_path
     assert "goal" not in json.dumps(record)
 
 
+def test_tools_that_change_stand_with_the_replies_given_under_them(evaluate, care_bank, tmp_path, read_traces):
+    policy = {"base_url": "http://127.0.0.1:9/v1", "model": "shopper", "attempts": 1, "tool_schema": "dynamic"}
+    path, _ = evaluate(split="train", sample_size=10, repeats=8, policy=policy, skills={"path": str(care_bank)})
+    report, records = export_sft(path, tmp_path), rows(tmp_path / "sft.jsonl")
+    assert report["records"] == len(records) > report["kept"] > 0
+    kept = {}
+    for record in records:
+        kept.setdefault(record["provenance"]["episode_id"], []).append(record)
+    traces = {f"task-{t['job']['task_id']}__sample-{t['job']['sample_id']}": t for t in read_traces(path)}
+    for name, parts in kept.items():
+        trace, shown = traces[name], None
+        offered = [shown := step.get("tools", shown) for step in trace["steps"]]
+        learnt = []
+        for part in parts:
+            said = [i for i, message in enumerate(part["messages"]) if message["role"] == "assistant"]
+            assert part["messages"] == trace["conversation"][: len(part["messages"])]
+            learnt += [part["tools"]] * sum(i >= part["first_reply"] for i in said)
+        assert learnt == offered, "every reply once, with the tools its turn was offered"
+
+
 def test_conversations_that_differ_in_call_ids_only_are_the_same():
     def said(call_id, value):
         function = {"name": "click", "arguments": json.dumps({"value": value})}

@@ -9,7 +9,8 @@ generated, and its state remembered. When slime starts from a checkpoint it tell
 run folder goes back to the state of that step (`load`). Nothing generated later is kept, since the weights it came
 from are gone; a gate that closed a round at that very checkpoint is.
 
-A job that died between a save and its gate is started again at the next step: the round is closed first.
+A job that died between a save and its gate is started again at the next step: the round is closed first. A gate that
+could not score every task is tried once more before training goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from intraskill.policies.token import TokenPolicy
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
 from intraskill.storage.store import RunLock, read_json, write_json_atomic
 from intraskill.training.driver import RoundDriver
+from intraskill.training.late_gate import complete_gate, lacking_here
 from intraskill.training.open_run import open_run
 from intraskill.training.step import StepBatch
 
@@ -123,6 +125,8 @@ class Job:
         await self._begin()
         if self.driver.round_due:
             await self.driver.close_round()
+        if (index := lacking_here(self.driver)) is not None:
+            await complete_gate(self.driver, index)
         cached, prompts = self.engine.cached_tokens, self.engine.prompt_tokens
         batch = await self.driver.generate()
         groups = self._whole_updates(batch)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from intraskill.core.errors import StateCorrupted, TooManyTechnicalFailures, UserError
+from intraskill.cli import main
+from intraskill.core.errors import EnvironmentUnavailable, StateCorrupted, TooManyTechnicalFailures, UserError
 from intraskill.storage.store import JsonlLog
 
 
@@ -118,6 +119,60 @@ def test_a_job_that_died_before_the_gate_closes_the_round_before_it_generates(ki
     job.generate(2)
     assert (job.folder.gate_dir(0) / "contributions.json").exists()
     assert job.driver.state.rounds_closed == 1
+
+
+@pytest.fixture
+def incomplete(kit):
+    """A job whose first round was closed while the environments of two validation tasks were gone."""
+
+    def close(job):
+        job.generate(0)
+        job.generate(1)
+        job.save(1)
+        broken, family = job.driver.run.splits.val[:2], job.driver.run.runner.family
+        new = family.new_environment
+
+        async def gone(task_id):
+            raise EnvironmentUnavailable("gone")
+
+        def new_environment(wanted=None):
+            env = new(wanted)
+            if wanted is not None and wanted.task_id in broken:
+                env.reset = gone
+            return env
+
+        family.new_environment = new_environment
+        job.evaluate(1)
+        del family.new_environment
+        return job
+
+    return close
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_incomplete_gate_is_completed_before_training_goes_on(kit, incomplete, killed):
+    job = incomplete(kit.job())
+    path = job.folder.gate_dir(0) / "contributions.json"
+    assert json.loads(path.read_text())["complete"] is False
+    if killed:
+        job = kit.job()
+        job.load(1)
+    job.generate(2)
+    record = json.loads(path.read_text())
+    assert record["complete"] is True
+    bank = json.loads((job.folder.round_dir(1) / "skill_bank.json").read_text())
+    assert [chunk["skill_id"] for chunk in bank["chunks"]] == record["selected_intervention_ids"]
+
+
+def test_completing_a_gate_by_hand_says_who_can(kit, capsys):
+    job = kit.job()
+    job.generate(0)
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stopped:
+        main(["gate", "complete", str(job.folder.path), "--round", "0"])
+    error = capsys.readouterr().err
+    assert (stopped.value.code, error.count("\n")) == (2, 1)
+    assert "start launch/four_rounds.sh again" in error
 
 
 def test_a_gate_of_weights_that_were_lost_is_run_again(kit):
