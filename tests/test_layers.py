@@ -1,8 +1,16 @@
-"""Who may import whom: the import-linter contracts, and what really gets loaded."""
+"""Who may import whom: one graph without a cycle, the layers of pyproject.toml, and what really gets loaded.
 
+The graph is read from the source, imports inside functions and for type checkers included, and also what the registry
+of task families names in texts: a cycle through a lazy import is a cycle.
+"""
+
+import ast
+import graphlib
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +36,76 @@ PURE = [
     "shopsimulator",
     "shopsimulator.engine",
 ]
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "intraskill").rglob("*.py"))
+}
+OWN_SEAM = ("base", "registry", "analysis")  # of `families`; everything else there is one family
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of this project that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports by a relative name"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in MODULES else str(node.module) for name in names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"intraskill[.\w]*:\w+", str(node.value)):
+            yield str(node.value).partition(":")[0]
+
+
+GRAPH = {name: {found for found in imports(path) if found in MODULES} - {name} for name, path in MODULES.items()}
+
+
+def package(module: str) -> str:
+    """The part of the project that a module belongs to, as the layers name them."""
+    parts = module.split(".")
+    if parts[1:2] == ["families"] and parts[2:] and parts[2] not in OWN_SEAM:
+        return "intraskill.families.shop"  # or any other family
+    return ".".join(parts[: 3 if parts[1:2] in (["backends"], ["families"]) else 2])
+
+
+def layers() -> list[str]:
+    """The layers of the import-linter contract from the bottom up."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    return re.findall(r'"([^"]+)"', text.split("layers = [")[1].split("]")[0])[::-1]
+
+
+def rank() -> dict[str, int]:
+    return {name.strip(): place for place, layer in enumerate(layers()) for name in layer.split("|")}
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    try:
+        tuple(graphlib.TopologicalSorter(GRAPH).static_order())
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_every_package_has_its_layer() -> None:
+    bare = {"intraskill", "intraskill.__main__", "intraskill.backends", "intraskill.families"}
+    assert {package(module) for module in MODULES} - bare == rank().keys()
+
+
+def test_imports_point_down_the_layers() -> None:
+    places = rank()
+    upwards = [
+        f"{module} -> {found}"
+        for module, others in GRAPH.items()
+        for found in others
+        if package(module) != package(found)
+        and places.get(package(found), -1) >= places.get(package(module), len(places))
+    ]
+    assert upwards == []
+
+
+def test_a_cycle_through_a_function_or_a_text_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text('def f():\n    from intraskill.core import seeds\n    return "intraskill.cli:main"\n')
+    assert list(imports(file)) == ["intraskill.core.seeds", "intraskill.cli"]
 
 
 def loaded_after(statement: str) -> set[str]:
