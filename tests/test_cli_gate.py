@@ -61,6 +61,23 @@ def test_fit_prints_exactly_the_documented_object(run):
     assert (out["observations"], out["rank"]) == (4, 2)
 
 
+def test_a_table_of_runs_can_be_fitted_by_every_estimator(run):
+    masks = [[1, 0], [0, 1], [1, 1], [0, 0], [1, 0], [0, 1]]
+    shown = {"bare": [[0, 0]] * 6, "masked": masks, "mirror": [[1 - bit for bit in mask] for mask in masks]}
+    rows = [
+        {"task": task, "run": name, "mask": mask, "reward": task % 4 / 4 + mask[0]}
+        for name, column in shown.items()
+        for task, mask in enumerate(column)
+    ]
+    table = {"interventions": ["a", "b"], "runs": rows}
+    for estimator in ("paired_delta", "mean_delta", "adjusted", "foldover", "mixed"):
+        code, out, err = run("gate", "fit", "--estimator", estimator, option="--observations", content=table)
+        assert (code, err) == (0, "")
+        assert list(out)[-2:] == ["estimator", "tasks"]
+        assert (out["estimator"], out["tasks"], out["rank"]) == (estimator, 6, 2)
+        assert out["coefficients"]["a"] == pytest.approx(1.0, abs=0.3)
+
+
 @pytest.mark.parametrize("estimator", ["mean_delta", "adjusted"])
 def test_other_estimators_can_be_chosen(run, estimator):
     observations = OBSERVATIONS | {"bare": [1, 0, 0, 0]}

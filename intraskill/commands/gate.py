@@ -11,7 +11,7 @@ from intraskill.commands.output import print_json
 from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
-from intraskill.gate.estimators import ESTIMATORS, estimate_record, fit_observations
+from intraskill.gate.estimators import ESTIMATORS, fit_file
 from intraskill.gate.selection import parse_contributions, select, selection_record
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import read_bank
@@ -28,25 +28,31 @@ _ESTIMATORS = ", ".join(ESTIMATORS)
 
 @gate_app.command("fit")
 def gate_fit(
-    observations: Path = typer.Option(..., help="JSON file with the masked and bare rewards."),
-    estimator: str = typer.Option("paired_delta", help=f"What a masked reward is compared with: {_ESTIMATORS}."),
+    observations: Path = typer.Option(..., help="JSON file with rewards and what was shown for them."),
+    estimator: str = typer.Option("paired_delta", help=f"What is compared with what: {_ESTIMATORS}."),
 ) -> None:
-    """Estimate every chunk's effect from paired rewards.
+    """Estimate every chunk's effect from the rewards of whole runs.
 
-    Least squares without intercept of masked minus bare rewards.
+    paired_delta, mean_delta, adjusted: least squares without intercept of masked minus bare rewards on the masks.
+    foldover: masked minus mirror rewards on masked minus mirror masks. mixed: all runs, tasks as random effects.
 
     \b
-    In:  {"interventions": [id, ..], "design": [[0 or 1, ..], ..],
+    In:  {"interventions": [id, ..],
+          "runs": [{"task": id, "run": "bare" | "masked" | "mirror" | "equipped" | ..,
+                    "mask": [0 or 1, ..], "reward": number}, ..]}
+         A row may name a "checkpoint"; the one that is measured then stands beside
+         "runs", rows of others are earlier evidence on the same tasks (mixed).
+         Or, for the first three estimators, one row a task and one column an intervention:
+         {"interventions": [id, ..], "design": [[0 or 1, ..], ..],
           "bare": [reward, ..], "masked": [reward, ..]}
-         design has one row a task and one column an intervention.
     Out: {"coefficients": {id: number}, "standard_errors": {id: number},
           "standard_errors_hc3": {id: number}, "observations": n, "rank": r}
-         A standard error the data do not determine is null.
+         and for a table of runs "estimator" and "tasks". The standard errors of foldover
+         and mixed are clustered by task. One the data do not determine is null.
 
     A design whose columns depend on each other is refused (exit code 2), naming them.
     """
-    record = read_user_json(observations)
-    print_json(estimate_record(_naming(observations, fit_observations, record, estimator)))
+    print_json(_naming(observations, fit_file, read_user_json(observations), estimator))
 
 
 @gate_app.command("select")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intraskill.gate.estimators import Estimate
+from intraskill.gate.estimate import Estimate
 from intraskill.gate.interventions import Intervention
 from intraskill.gate.protocol import GateProtocol
 from intraskill.gate.selection import Selection

@@ -18,11 +18,13 @@ from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
 from intraskill.gate.design import Mask, draw_distinguishable_masks
-from intraskill.gate.estimators import ESTIMATORS, Estimate, fit
+from intraskill.gate.estimate import Estimate
+from intraskill.gate.estimators import TWO_RUNS, fit
 from intraskill.gate.interventions import Candidate, Intervention, build_pool, next_bank, slots
 from intraskill.gate.protocol import GateProtocol, check_pairing, conditions
 from intraskill.gate.result import GateResult, write_gate
 from intraskill.gate.selection import Contribution, select
+from intraskill.gate.table import RunTable, TableRow
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank
@@ -100,16 +102,26 @@ def _fit(
     runs: Mapping[str, tuple[Outcome, ...]],
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
     """Every estimator's answer, the protocol's own first, or why it has none: one that fails leaves the others."""
-    ids = [item.intervention_id for item in pool]
-    bare, masked = ([one.reward for one in runs[name]] for name in ("bare", "masked"))
+    table = _table(pool, masks, runs)
     estimates: dict[str, Estimate] = {}
     problems: dict[str, str] = {}
-    for name in (protocol.estimator, *(name for name in ESTIMATORS if name != protocol.estimator)):
+    for name in (protocol.estimator, *(name for name in TWO_RUNS if name != protocol.estimator)):
         try:
-            estimates[name] = fit(masks, bare, masked, ids, name)
+            estimates[name] = fit(table, name)
         except UserError as error:
             problems[name] = str(error)
     return estimates, problems
+
+
+def _table(pool: Sequence[Intervention], masks: Sequence[Mask], runs: Mapping[str, tuple[Outcome, ...]]) -> RunTable:
+    """Every scored episode with what it was shown."""
+    nothing = [(0,) * len(pool)] * len(masks)
+    rows = [
+        TableRow(str(one.task_id), name, mask, one.reward)
+        for name, shown in (("bare", nothing), ("masked", masks))
+        for one, mask in zip(runs[name], shown, strict=True)
+    ]
+    return RunTable(tuple(item.intervention_id for item in pool), tuple(rows))
 
 
 def _contribution(item: Intervention, coefficient: float) -> Contribution:

@@ -116,10 +116,10 @@ async def test_an_estimator_without_an_answer_does_not_take_the_others_down(
 ):
     from intraskill.gate import run as gate
 
-    def fit(design, bare, masked, ids, estimator):
+    def fit(table, estimator):
         if estimator == failing:
             raise UserError(f"{estimator}: no answer")
-        return real(design, bare, masked, ids, estimator)
+        return real(table, estimator)
 
     real = gate.fit
     monkeypatch.setattr(gate, "fit", fit)
