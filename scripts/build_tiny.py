@@ -27,6 +27,7 @@ import torch
 from shopsimulator.generate import GENERATOR_VERSION
 from transformers import PreTrainedTokenizerFast
 
+from intraskill.agent.demonstration import Demonstration
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.assets import bank_path
 from intraskill.backends.embedded.engine import BatchEngine
@@ -58,7 +59,8 @@ def main() -> None:
     held_out_stage = stage(STANDARD_WORLD, "val", options.work)
     reserved = held_out_titles(held_out_stage)
     first_stage = demonstration_stage(DEMONSTRATION_WORLDS[0], options.work, reserved)
-    tokenizer = build_tokenizer(demo.shown_texts(first_stage, range(VOCABULARY_EPISODES)), VOCABULARY)
+    texts = demo.shown_texts(first_stage, range(VOCABULARY_EPISODES))
+    tokenizer = build_tokenizer(texts, VOCABULARY, demo.CALL_OPENINGS)
     save_tokenizer(tokenizer, options.out)
     say(started, f"vocabulary of {len(tokenizer)} tokens")
     data = play(options, reserved)
@@ -123,7 +125,7 @@ def held_out_titles(held_out: demo.Stage) -> frozenset[str]:
     return frozenset(catalog.products[catalog.tasks[int(task)].asin].title for task in (*splits.val, *splits.test))
 
 
-def play(options: argparse.Namespace, reserved: frozenset[str]) -> list[demo.Demonstration]:
+def play(options: argparse.Namespace, reserved: frozenset[str]) -> list[Demonstration]:
     """`options.episodes` demonstrations, the worlds sharing them equally, played by several processes."""
     each = range(-(-options.episodes // len(DEMONSTRATION_WORLDS)))
     with ProcessPoolExecutor(options.threads) as pool:
@@ -135,7 +137,7 @@ def play(options: argparse.Namespace, reserved: frozenset[str]) -> list[demo.Dem
 
 def _play_world(
     world: int, work: Path, tokenizer: Path, reserved: frozenset[str], numbers: range
-) -> list[demo.Demonstration]:
+) -> list[Demonstration]:
     played = demonstration_stage(world, work, reserved)
     return list(demo.demonstrations(played, ChatTemplate(load_tokenizer(tokenizer)), numbers))
 

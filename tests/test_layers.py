@@ -143,3 +143,42 @@ def test_the_report_needs_neither_torch_nor_wandb() -> None:
 def test_a_module_that_loads_torch_is_noticed() -> None:
     pytest.importorskip("torch")
     assert "torch" in loaded_after("import intraskill.backends.embedded.trainer")
+
+
+SHOP_WORDS = {"search", "click", "persona", "purchase", "asin"}
+SHOP_WORDS |= {f"{word}s" for word in SHOP_WORDS}
+
+
+def words_of(line: str) -> set[str]:
+    """The words of a line, those inside of snake_case and CamelCase names included."""
+    runs = re.findall(r"[A-Za-z]+", line)
+    return {part.lower() for run in runs for part in (run, *re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", run))}
+
+
+def files_outside_the_shop() -> list[Path]:
+    package = ROOT / "intraskill"
+    places = [path for kind in ("py", "html", "css", "jinja") for path in package.rglob(f"*.{kind}")]
+    private = (package / "families" / "shop", package / "assets")
+    return sorted(path for path in places if not any(path.is_relative_to(folder) for folder in private))
+
+
+def test_outside_its_family_nothing_speaks_of_the_shop() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {', '.join(sorted(words_of(line) & SHOP_WORDS))}"
+        for path in files_outside_the_shop()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if words_of(line) & SHOP_WORDS
+    ]
+    assert found == []
+
+
+def test_outside_its_family_nothing_imports_the_shop() -> None:
+    imported = re.compile(r"^\s*(?:from|import)\s+(?:shopsimulator|intraskill\.families\.shop)\b", re.MULTILINE)
+    assert [path for path in files_outside_the_shop() if imported.findall(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_word_of_the_shop_is_noticed_in_names_and_sentences() -> None:
+    for line in ("user_persona = 1", "class PurchaseTask:", "# it clicks", "the ASINs", "re.search(x)"):
+        assert words_of(line) & SHOP_WORDS, line
+    for line in ("research", "clickable = 1", "torch.searchsorted"):
+        assert not words_of(line) & SHOP_WORDS, line

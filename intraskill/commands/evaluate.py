@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import typer
-from shopsimulator.cli import check_seed
 
-from intraskill.commands.options import OVERRIDES
+from intraskill.commands.options import OVERRIDES, check_seed
 from intraskill.commands.output import print_json
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
@@ -230,7 +229,7 @@ def traces_export(
 
     And as Parquet where pyarrow is installed; prints a report.
 
-    --public holds no persona, conversation, reasoning or goal. --sft holds conversations, reasoning included.
+    --public holds no conversation, reasoning or goal. --sft holds conversations, reasoning included.
     """
     if public == sft:
         raise UserError("traces export: give exactly one of --public and --sft")

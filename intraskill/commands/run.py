@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
-from shopsimulator.cli import check_seed
 
 from intraskill.backends.embedded.cpu import prepare_process
-from intraskill.commands.options import OVERRIDES
+from intraskill.commands.options import OVERRIDES, check_seed
 from intraskill.commands.output import print_json
 from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter

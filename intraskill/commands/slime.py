@@ -90,26 +90,17 @@ def environment(
 
     The first line printed is JSON with the URL.
     """
-    from shopsimulator.catalog import read_catalog
-    from shopsimulator.engine import ShopSettings, ShopWorld
-    from shopsimulator.service import run_service
-
     from intraskill.backends.slime.arguments import load_slime_settings
-    from intraskill.families.shop.environment import world_files
-    from intraskill.families.shop.settings import ShopSettings as FamilyShopSettings
+    from intraskill.families.registry import open_family
 
     settings = load_slime_settings(config, overrides)
-    shop = settings.environment
-    if not isinstance(shop, FamilyShopSettings):
-        raise UserError(f"environment.family: {shop.family} has no HTTP service; only the shop has one")
-    catalog, _ = world_files(shop.world, runs_dir / ".worlds")
-    limits = ShopSettings(page_size=shop.page_size, rendering=shop.rendering, max_steps=shop.max_steps)
+    family = open_family(settings.environment.offline(), runs_dir / ".worlds")
     slots = slots or settings.slime.concurrency
 
     def announce(url: str) -> None:
         print(json.dumps({"url": url, "slots": slots}), flush=True)
 
-    run_service(ShopWorld(read_catalog(catalog), limits), host=host, port=port, slots=slots, announce=announce)
+    family.serve(host=host, port=port, sessions=slots, announce=announce)
 
 
 @slime_app.command()

@@ -15,14 +15,13 @@ from typing import Any
 
 from intraskill.core.errors import UserError
 from intraskill.core.records import task_order
-from intraskill.evaluate.episode_table import OUTCOMES, EpisodeTable
+from intraskill.evaluate.episode_table import EpisodeTable
 from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.plan import CONDITIONS, protocol_differences
 from intraskill.evaluate.summarize import read_table, summarize
 from intraskill.stats.paired_record import SAMPLES, UNIT, paired_record
 
 COMPARISON_SCHEMA = "intraskill-comparison-v1"
-METRICS = (*OUTCOMES, "steps", "invalid_actions", "protocol_errors")
 
 
 @dataclass(frozen=True)
@@ -73,16 +72,16 @@ def compare_tables(
         raise UserError("no task is complete on both sides; there is nothing to compare")
     metrics = {}
     repeated = len({job.task_id for job in a.jobs}) < len(a.jobs)
-    for name in METRICS:
+    for name in (*a.outcomes, "steps", "invalid_actions", "protocol_errors"):
         first, second = a.task_means(name), b.task_means(name)
         metrics[name] = paired_record(
             [first[task] for task in tasks],
             [second[task] for task in tasks],
             seed=seed,
             samples=samples,
-            bounds=UNIT if name in OUTCOMES else None,
+            bounds=UNIT if name in a.outcomes else None,
         )
-        if repeated or name not in OUTCOMES:  # neither a mean over repeats nor a count is right or wrong
+        if repeated or name not in a.outcomes:  # neither a mean over repeats nor a count is right or wrong
             metrics[name] |= {"mcnemar_p": None, "transitions": None}
     return {
         "bootstrap": {"method": "percentile over tasks", "samples": samples, "seed": seed, "confidence": 0.95},

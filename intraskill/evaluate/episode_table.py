@@ -20,17 +20,15 @@ from intraskill.rollout.episode_numbers import TraceNumbers
 
 Column = NDArray[np.float64]
 
-COMPONENTS = ("r_strict", "r_loose", "r_type", "r_att", "r_option", "r_price")
-OUTCOMES = ("reward", "success", *COMPONENTS)
 COUNTS = ("steps", "actions", "invalid_actions", "protocol_errors")
 TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
-COLUMNS = (*OUTCOMES, *COUNTS, *TOKENS, "seconds")
 
 
 @dataclass
 class EpisodeTable:
-    """`values[name][i]` is job i's number, NaN unless it completed."""
+    """`values[name][i]` is job i's number, NaN unless it completed; `parts` are those of the reward."""
 
+    parts: tuple[str, ...]
     jobs: tuple[EpisodeJob, ...]
     values: dict[str, Column]
     started: Column  # seconds since the epoch
@@ -39,6 +37,11 @@ class EpisodeTable:
     protocol_codes: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     last_failure: str | None = None  # what the latest failed attempt said
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The columns that say how well an episode went, each between 0 and 1."""
+        return ("reward", "success", *self.parts)
 
     @property
     def completed(self) -> NDArray[np.bool_]:
@@ -60,11 +63,15 @@ class EpisodeTable:
         return {job.task_id for job in self.jobs} - missing
 
 
-def build_table(jobs: Sequence[EpisodeJob], traces: Iterable[TraceNumbers], where: str) -> EpisodeTable:
+def build_table(
+    jobs: Sequence[EpisodeJob], traces: Iterable[TraceNumbers], parts: Sequence[str], where: str
+) -> EpisodeTable:
     """The table of `jobs` from a trace log called `where`. Raises `StateCorrupted` when the two contradict."""
+    columns = ("reward", "success", *parts, *COUNTS, *TOKENS, "seconds")
     table = EpisodeTable(
+        tuple(parts),
         tuple(jobs),
-        {name: np.full(len(jobs), np.nan) for name in COLUMNS},
+        {name: np.full(len(jobs), np.nan) for name in columns},
         np.full(len(jobs), np.nan),
         np.zeros(len(jobs), dtype=np.int64),
     )
@@ -86,7 +93,7 @@ def build_table(jobs: Sequence[EpisodeJob], traces: Iterable[TraceNumbers], wher
 
 def _fill(table: EpisodeTable, index: int, trace: TraceNumbers) -> None:
     assert trace.final is not None
-    for name, value in _numbers(trace).items():
+    for name, value in _numbers(trace, table.parts).items():
         table.values[name][index] = value
     table.started[index] = datetime.fromisoformat(trace.times.started_at).timestamp()
     table.terminations[trace.final.termination_reason or "unknown"] += 1
@@ -95,11 +102,11 @@ def _fill(table: EpisodeTable, index: int, trace: TraceNumbers) -> None:
             table.protocol_codes[step.protocol_error.code] += 1
 
 
-def _numbers(trace: TraceNumbers) -> dict[str, float]:
+def _numbers(trace: TraceNumbers, parts: Sequence[str]) -> dict[str, float]:
     final, steps = trace.final, trace.steps
     assert final is not None
     numbers = {"reward": final.reward, "success": float(final.success), "seconds": trace.times.seconds}
-    numbers |= {name: float(final.reward_detail.get(name) or 0.0) for name in COMPONENTS}
+    numbers |= {name: float(final.reward_detail.get(name) or 0.0) for name in parts}
     numbers |= {
         "steps": len(steps),
         "actions": sum(step.action is not None for step in steps),

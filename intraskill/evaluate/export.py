@@ -1,10 +1,10 @@
 """What may leave a run: numbers for everybody, or conversations for a student.
 
-Traces hold personas, reasoning and goals and stay where they are. An export is built from an **allow-list**, field by
-field, so that a trace that gains a field tomorrow does not leak it.
+Traces hold what users told, reasoning and goals and stay where they are. An export is built from an **allow-list**,
+field by field, so that a trace that gains a field tomorrow does not leak it.
 
 - `public`: one row an episode and one row a turn; numbers and codes of closed vocabularies, no text. An action appears
-  as its kind alone, because what was searched for often quotes the persona.
+  as its kind alone, because its words may quote the user.
 - `sft`: the conversations of completed, fully successful episodes, with the tools and where they came from. Where the
   tools change from turn to turn, a conversation makes several records: each ends with the replies that were given under
   its tools, and `first_reply` says which message is the first of these.
@@ -30,9 +30,11 @@ import orjson
 
 from intraskill.core.errors import UserError
 from intraskill.core.records import EpisodeJob
-from intraskill.evaluate.episode_table import COMPONENTS, TOKENS
+from intraskill.evaluate.episode_table import TOKENS
+from intraskill.families.base import FamilySettings
+from intraskill.families.registry import kind_of
 from intraskill.rollout.episode_numbers import StepNumbers, TraceNumbers, read_numbers
-from intraskill.storage.store import JsonlLog, decode_record, encode, write_json_atomic
+from intraskill.storage.store import JsonlLog, decode_record, encode, read_json, write_json_atomic
 
 _PARQUET_ROWS = 20_000  # converted at a time
 _PUBLISHED_PROVENANCE = ("checkpoint", "checkpoint_id", "bank_sha256", "prompt_sha256", "tool_schema", "sampling")
@@ -48,13 +50,21 @@ def trace_logs(run: Path) -> dict[str, JsonlLog]:
     return logs
 
 
+def family_of(run: Path) -> type[FamilySettings]:
+    """The task family of an evaluation or a training run. Raises `UserError` when it is not registered."""
+    for name in ("manifest.json", "run.json"):
+        if (run / name).exists():
+            return kind_of(read_json(run / name).get("settings") or {})
+    return kind_of({})
+
+
 def export_public(run: Path, out: Path) -> dict[str, Any]:
     """Write `episodes.jsonl` and `turns.jsonl`; returns the report."""
-    logs = trace_logs(run)
-    episodes = _write_table(out / "episodes", (_episode(name, t) for name, t in _numbers(logs)))
+    logs, kind = trace_logs(run), family_of(run)
+    episodes = _write_table(out / "episodes", (_episode(name, t, kind) for name, t in _numbers(logs)))
     turns = _write_table(
         out / "turns",
-        (_turn(name, trace, i, s) for name, trace in _numbers(logs) for i, s in enumerate(trace.steps)),
+        (_turn(name, trace, i, s, kind) for name, trace in _numbers(logs) for i, s in enumerate(trace.steps)),
     )
     return _report(out, {"kind": "public", "episodes": episodes, "turns": turns})
 
@@ -84,7 +94,7 @@ def _numbers(logs: Mapping[str, JsonlLog]) -> Iterator[tuple[str, TraceNumbers]]
             yield name, trace
 
 
-def _episode(log: str, trace: TraceNumbers) -> dict[str, Any]:
+def _episode(log: str, trace: TraceNumbers, kind: type[FamilySettings]) -> dict[str, Any]:
     final, steps = trace.final, trace.steps
     detail = final.reward_detail if final else {}
     return {
@@ -93,7 +103,7 @@ def _episode(log: str, trace: TraceNumbers) -> dict[str, Any]:
         "completed": trace.completed,
         "reward": final.reward if final else None,
         "success": int(final.success) if final else None,
-        **{name: float(detail.get(name) or 0.0) if final else None for name in COMPONENTS},
+        **{name: float(detail.get(name) or 0.0) if final else None for name in kind.reward_parts},
         "steps": len(steps),
         "actions": sum(step.action is not None for step in steps),
         "invalid_actions": sum(step.invalid for step in steps),
@@ -104,12 +114,12 @@ def _episode(log: str, trace: TraceNumbers) -> dict[str, Any]:
     }
 
 
-def _turn(log: str, trace: TraceNumbers, index: int, step: StepNumbers) -> dict[str, Any]:
+def _turn(log: str, trace: TraceNumbers, index: int, step: StepNumbers, kind: type[FamilySettings]) -> dict[str, Any]:
     feedback = step.action_feedback
     return {
         **_where(log, trace),
         "turn": index,
-        "action": step.action.partition("[")[0] if step.action else None,
+        "action": kind.action_kind(step.action) if step.action else None,
         "valid": feedback.valid if feedback else None,
         "feedback": feedback.code if feedback else None,
         "protocol_error": step.protocol_error.code if step.protocol_error else None,

@@ -1,7 +1,7 @@
 """What an evaluation says, coverage first.
 
 Means are over tasks (with repeats: over each task's mean), and so are their standard errors: episodes of one task are
-not independent. An episode without a purchase has every reward component at 0. Rates are over steps or actions, as
+not independent. A part of the reward that an ending does not state counts 0. Rates are over steps or actions, as
 their names say. Nothing that failed is left out silently: it is counted under `coverage`, with what was spent on it.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from intraskill.evaluate.episode_table import OUTCOMES, TOKENS, EpisodeTable, build_table
+from intraskill.evaluate.episode_table import TOKENS, EpisodeTable, build_table
 from intraskill.evaluate.folder import EvalFolder, manifest_jobs
+from intraskill.families.registry import kind_of
 from intraskill.rollout.episode_numbers import read_numbers
 from intraskill.storage.store import write_json_atomic
 
@@ -40,14 +41,15 @@ def write_summary(folder: EvalFolder) -> dict[str, Any]:
 
 def read_table(folder: EvalFolder, manifest: dict[str, Any]) -> EpisodeTable:
     """The folder's outcomes in the order of its job list."""
-    return build_table(manifest_jobs(manifest), read_numbers(folder.traces), str(folder.traces.path))
+    parts = kind_of(manifest["settings"]).reward_parts
+    return build_table(manifest_jobs(manifest), read_numbers(folder.traces), parts, str(folder.traces.path))
 
 
 def summarize(table: EpisodeTable) -> dict[str, Any]:
     """The summary of a table of outcomes. All means are None when nothing completed."""
     return {
         "coverage": _coverage(table),
-        "outcomes": {name: _estimate(table, name) for name in OUTCOMES},
+        "outcomes": {name: _estimate(table, name) for name in table.outcomes},
         "steps": _steps(table),
         "terminations": _shares(table.terminations),
         "tokens": {

@@ -14,13 +14,13 @@ Each family has its own settings class, a `FamilySettings`; `families.registry` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from pydantic import Field
 
-from intraskill.core.errors import IntraSkillError
+from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.protocol import Environment
 from intraskill.core.records import EpisodeJob, Message, Reset, Style, Tool, ToolSchema, Turn
 from intraskill.core.settings import Settings
@@ -31,7 +31,7 @@ from intraskill.skills.bank import Chunk
 class FamilySettings(Settings):
     """What the settings of every family have, and what is known of a family without opening it.
 
-    Each family adds its own settings and says how its numbers are called.
+    Each family adds its own settings and says how its numbers are called. A reward and its parts lie between 0 and 1.
     """
 
     metric_prefix: ClassVar[str]  # of the rollout metrics, such as `rollout/guess/`
@@ -41,6 +41,11 @@ class FamilySettings(Settings):
     family: str
     max_steps: int = Field(10, ge=1, le=200, description="action budget of one episode")
 
+    @classmethod
+    def action_kind(cls, action: str) -> str:
+        """What kind of action this is, in a word of a closed vocabulary: all that a public table tells of it."""
+        return "action"
+
     def semantic(self) -> dict[str, Any]:
         """The part that decides what an episode means."""
         return self.model_dump(mode="json")
@@ -48,6 +53,19 @@ class FamilySettings(Settings):
     def offline(self) -> FamilySettings:
         """The same tasks without asking any service, for plans and analyses."""
         return self
+
+    def at(self, url: str) -> FamilySettings:
+        """The same tasks, acted in at the service `url`. Raises `UserError` where the family has no service."""
+        raise UserError(f"environment.family: {self.family} runs in process only; leave the service's address out")
+
+    def service_problems(self, sessions: int) -> Iterator[str]:
+        """What is wrong with the service these settings name, one line each, when `sessions` are wanted at once."""
+        yield from ()
+
+    @classmethod
+    def describe(cls, stored: Mapping[str, Any]) -> str:
+        """A stored section of these settings in a few words, for people; it may be incomplete."""
+        return str(stored.get("family", ""))
 
 
 class ProtocolError(IntraSkillError):
@@ -92,10 +110,12 @@ class Prompt(Protocol):
 
 
 class TaskFamily(Protocol):
-    """An opened family: a world ready to act in, with everything special about its tasks."""
+    """An opened family: a world ready to act in, with everything special about its tasks.
 
-    @property
-    def settings(self) -> FamilySettings: ...
+    A family that derives from this class only writes what it has: the methods with a body may be left out.
+    """
+
+    settings: FamilySettings
 
     def identity(self) -> dict[str, Any]:
         """Versions and settings that decide what an episode means (part of every fingerprint)."""
@@ -115,6 +135,11 @@ class TaskFamily(Protocol):
 
     def evolution(self) -> Evolution | None:
         """What lets the bank evolve; None: no analyst reads this family's failures."""
+        return None
+
+    def serve(self, *, host: str, port: int, sessions: int, announce: Callable[[str], None]) -> None:
+        """Serve this world over HTTP until interrupted; `announce` gets the URL. Raises `UserError` where it cannot."""
+        raise UserError(f"environment.family: {self.settings.family} has no service; it runs in process")
 
 
 def answers(call_ids: Sequence[str], content: str) -> tuple[Message, ...]:

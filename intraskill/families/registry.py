@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Tag
 
+from intraskill.core.errors import UserError
 from intraskill.families.base import FamilySettings, TaskFamily
 
 FAMILIES: Mapping[str, tuple[str, str]] = {
@@ -21,6 +22,14 @@ FAMILIES: Mapping[str, tuple[str, str]] = {
 }
 SETTINGS: Mapping[str, type[FamilySettings]] = {name: resolve_name(lines[0]) for name, lines in FAMILIES.items()}
 DEFAULT: FamilySettings = SETTINGS["shop"].model_validate({})  # of a file that names no family
+
+
+def kind_of(stored: Mapping[str, Any]) -> type[FamilySettings]:
+    """The settings class of the family that stored settings name, of a run or of an evaluation. Raises `UserError`."""
+    name = (stored.get("environment") or {}).get("family", DEFAULT.family)
+    if name not in SETTINGS:
+        raise UserError(f"this was made with the task family {name!r}, which is not registered here")
+    return SETTINGS[name]
 
 
 def open_family(settings: FamilySettings, cache_dir: Path) -> TaskFamily:

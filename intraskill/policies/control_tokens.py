@@ -27,7 +27,7 @@ class Breaker:
         self._first = re.compile(f"(?=(?:{spelled}))(.)", re.DOTALL)
 
     def __call__(self, text: str) -> str:
-        return self._first.sub(rf"\1{BREAK}", text) if self._found.search(text) else text
+        return self._first.sub(rf"\1{BREAK}", text) if any(self._found.finditer(text)) else text
 
 
 def special_tokens(tokenizer: Any) -> set[str]:

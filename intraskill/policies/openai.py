@@ -123,7 +123,7 @@ class OpenAIPolicy:
         try:
             return await self._ask(body)
         except Refused as refused:
-            about_length = isinstance(refused, DoesNotFit) or _OUTPUT_LIMIT.search(refused.message)
+            about_length = isinstance(refused, DoesNotFit) or any(_OUTPUT_LIMIT.finditer(refused.message))
             if request.previous is None or not about_length:
                 raise self._refusal(request, refused) from None
         try:  # the first prompt did fit: what room is left now is less than max_tokens, and bounds the reply by itself
@@ -167,7 +167,7 @@ class OpenAIPolicy:
             return UserError(
                 f"the model endpoint knows no {self.endpoint.model!r} ({refused}); check its URL and model name"
             )
-        if _OUTPUT_LIMIT.search(refused.message):
+        if any(_OUTPUT_LIMIT.finditer(refused.message)):
             return UserError(
                 f"the model endpoint does not take max_tokens {limit} ({refused}); set another "
                 "policy.sampling.max_tokens"

@@ -24,4 +24,4 @@ _OVERFLOW = re.compile("|".join(_WORDINGS), re.IGNORECASE)
 
 def says_too_long(message: str) -> bool:
     """Whether a server's refusal is about the context window."""
-    return _OVERFLOW.search(message) is not None
+    return any(_OVERFLOW.finditer(message))

@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from intraskill.families.registry import kind_of
 from intraskill.report.effects import Z95, Effect, gap, rise
 from intraskill.report.labels import decision
 from intraskill.report.plots import Picture, clean, draw_pictures, inline_svg
@@ -63,11 +64,9 @@ def _facts(data: RunData) -> list[tuple[str, str]]:
     """What the run is, as name and value."""
     settings = data.settings
     policy, environment = settings.get("policy", {}), settings.get("environment", {})
-    world = environment.get("world", {})
-    source = world.get("catalog") or f"generated, {world.get('generate')}, {world.get('language')}"
     return [
         ("model", str(policy.get("model", "?"))),
-        ("world", str(source)),
+        ("world", kind_of(settings).describe(environment)),
         ("progress", f"step {data.step} of {data.total_steps}"),
         ("seed", str(settings.get("seed", "?"))),
         ("fingerprint", data.fingerprint[:12]),

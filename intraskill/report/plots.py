@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from intraskill.report.labels import origin
-from intraskill.report.run_data import REWARD, SUCCESS, GateFile, Row, RunData
+from intraskill.report.run_data import GateFile, Row, RunData
 
 Z95 = 1.959964
 WIDTH = 9.0  # inches; the same for all, so that text comes out equally large
@@ -93,7 +93,8 @@ def draw_training(data: RunData, theme: Theme) -> Figure | None:
         return None
     figure, axes = _canvas(theme, WIDTH, 3.1, columns=2)
     steps = [int(row["step"]) for row in data.steps]
-    for axis, key, title in zip(axes, (SUCCESS, REWARD), ("Success in training episodes", "Mean reward in training")):
+    keys = data.outcome("success_rate"), data.outcome("reward_mean")
+    for axis, key, title in zip(axes, keys, ("Success in training episodes", "Mean reward in training")):
         points = [(step, float(row[key])) for step, row in zip(steps, data.steps) if row.get(key) is not None]
         xs, ys = [x for x, _ in points], [y for _, y in points]
         axis.plot(xs, ys, "o", color=theme.greedy, markersize=3.5, label="one step")

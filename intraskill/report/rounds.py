@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from intraskill.report.run_data import REWARD, SUCCESS, Row, RunData
+from intraskill.report.run_data import Row, RunData
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def _summary(data: RunData, index: int) -> RoundSummary:
     return RoundSummary(
         round=index,
         step=max(last, default=0),
-        train_reward=_mean(steps, REWARD),
-        train_success=_mean(steps, SUCCESS),
+        train_reward=_mean(steps, data.outcome("reward_mean")),
+        train_success=_mean(steps, data.outcome("success_rate")),
         skill_free=_first(success.get("skill_free"), gate_row.get("gate/bare/success_rate")),
         skill_free_greedy=success.get("skill_free_greedy"),
         equipped=success.get("equipped"),

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.core.errors import UserError
+from intraskill.families.registry import kind_of
 from intraskill.skills.bank import bank_record, read_bank
 from intraskill.storage.run_documents import CurriculumShape, GateShape, MetricsRow, RunShape, StateShape
 from intraskill.storage.store import JsonlLog, read_json
 
 GATE_SCHEMA = "intraskill-contributions-v1"
-REWARD = "rollout/shopsim/reward_mean"
-SUCCESS = "rollout/shopsim/success_rate"
 
 Row = dict[str, Any]
 
@@ -76,6 +75,10 @@ class RunData:
     evaluations: tuple[Row, ...]
     gates: tuple[GateFile, ...]
     banks: tuple[Bank, ...]
+
+    def outcome(self, name: str) -> str:
+        """The key of a step's outcome, such as `success_rate`, under the prefix of the run's task family."""
+        return kind_of(self.settings).metric_prefix + name
 
     @property
     def finished(self) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.report.rounds import RoundSummary, summarize_rounds
-from intraskill.report.run_data import SUCCESS, RunData, read_run
+from intraskill.report.run_data import RunData, read_run
 from intraskill.report.tables import percent, points
 from intraskill.storage.store import lock_holder
 
@@ -31,7 +31,7 @@ def status(run_dir: Path | str) -> dict[str, Any]:
         "total_steps": data.total_steps,
         "rounds_closed": int(data.state.get("rounds_closed", data.state.get("round", 0))),
         "rounds": int(data.settings.get("rounds", 0)),
-        "train_success_last_step": data.steps[-1].get(SUCCESS) if data.steps else None,
+        "train_success_last_step": data.steps[-1].get(data.outcome("success_rate")) if data.steps else None,
         "validation_first": _validation(measured[0]) if measured else None,
         "validation_last": _validation(measured[-1]) if measured else None,
         "bank": _bank(data),

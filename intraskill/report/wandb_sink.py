@@ -221,8 +221,8 @@ def name_axes(run: Any) -> None:
     for axis in ("rollout/step", "train/step", "round"):
         run.define_metric(axis, hidden=True)
     run.define_metric("train/*", step_metric="train/step")
-    for family in ("rollout/*", "gate/*", "eval/*", "analysis/*", "timing/*"):
-        run.define_metric(family, step_metric="rollout/step")
+    for names in ("rollout/*", "gate/*", "eval/*", "analysis/*", "timing/*"):
+        run.define_metric(names, step_metric="rollout/step")
 
 
 def name_axes_of_current_run() -> None:
@@ -236,7 +236,7 @@ def name_axes_of_current_run() -> None:
 def _gate_extras(run: Any, run_dir: Path, round_index: int) -> dict[str, Any]:
     """The contributions table of one gate; its files go along as an artifact, the round's candidates with them.
 
-    Nothing else is ever uploaded: cards and traces hold goals and personas and stay on this machine.
+    Nothing else is ever uploaded: cards and traces hold goals and what users told and stay on this machine.
     """
     import wandb
 

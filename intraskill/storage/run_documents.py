@@ -21,14 +21,8 @@ class Shape(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
-class WorldShape(Shape):
-    catalog: str | None = None
-    generate: str | None = None
-    language: str | None = None
-
-
 class EnvironmentShape(Shape):
-    world: WorldShape = WorldShape()
+    family: str = ""
 
 
 class PolicyShape(Shape):

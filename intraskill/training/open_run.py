@@ -66,7 +66,7 @@ def open_run(
     """
     environment = settings.environment
     if environment_url is not None:
-        environment = environment.model_copy(update={"url": environment_url})
+        environment = environment.at(environment_url)
     family = open_family(environment, folder.path.parent / ".worlds")
     bank, splits = read_bank(bank_path(settings.bank)), family.splits()
     check_run(settings, splits, bank)

@@ -12,6 +12,8 @@ from intraskill.evaluate.summarize import summarize
 from intraskill.rollout.episode_numbers import read_numbers
 from intraskill.storage.store import JsonlLog
 
+PARTS = ("r_strict", "r_loose", "r_att", "r_price")
+
 
 def step(**changes):
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 4}
@@ -58,7 +60,7 @@ def table(tmp_path):
         log = JsonlLog(tmp_path / "traces.jsonl")
         log.append_many(traces)
         jobs = [EpisodeJob(str(task), sample, task, "val") for task in (1, 2, 3, 4) for sample in range(repeats)]
-        return build_table(jobs, read_numbers(log), "traces.jsonl")
+        return build_table(jobs, read_numbers(log), PARTS, "traces.jsonl")
 
     return make
 
@@ -133,7 +135,7 @@ def test_the_order_of_the_traces_leaves_no_mark(tmp_path):
     for order in (traces, traces[::-1]):
         log = JsonlLog(tmp_path / f"{len(found)}.jsonl")
         log.append_many(order)
-        found.append(summarize(build_table(jobs, read_numbers(log), "x")))
+        found.append(summarize(build_table(jobs, read_numbers(log), PARTS, "x")))
     assert found[0] == found[1]
 
 

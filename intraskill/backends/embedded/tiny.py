@@ -1,15 +1,15 @@
 """The tiny model's fixed parts: vocabulary, chat format, architecture.
 
 A policy of two million parameters has no capacity to spare for spelling. Its byte-level BPE is trained on the very
-pages it will read, until every word of the generated world is one token; and the fixed pieces of the wire format
-(`<tool_call>`, `<function=click>`, ... with their line breaks) are added tokens, so that a click is four sampled
-tokens: opening, value, closing, end of turn. The *text* is the ordinary `qwen3_coder` format all the same: any
+texts it will read, until every word of its world is one token; and the fixed pieces of the wire format, the openings of
+its calls among them, are added tokens with their line breaks, so that a call is four sampled tokens: opening, value,
+closing, end of turn. The *text* is the ordinary `qwen3_coder` format all the same: any
 parser of it reads this model's replies, and any other text can be encoded, byte by byte if need be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config
@@ -21,8 +21,6 @@ CONTROL_TOKENS = (PADDING, "<|im_start|>", END_OF_TURN)
 # Longest match wins, so each of these is one token wherever it occurs. Not "special": decoding keeps them. None begins
 # with the end of turn: a reply ends with that token alone, whether sampled or rendered again.
 FORMAT_TOKENS = (
-    "<tool_call>\n<function=search>\n<parameter=query>\n",
-    "<tool_call>\n<function=click>\n<parameter=value>\n",
     "\n</parameter>\n</function>\n</tool_call>",
     "<|im_start|>system\n",
     "<|im_start|>user\n",
@@ -38,7 +36,7 @@ FORMAT_TOKENS = (
     "</think>",
 )
 
-# An empty system message leaves no trace. Tool schemas are not rendered: this model knows its two tools.
+# An empty system message leaves no trace. Tool schemas are not rendered: this model knows its tools.
 CHAT_TEMPLATE = """\
 {%- for message in messages %}
 {%- if message.role == 'tool' %}
@@ -66,12 +64,16 @@ CHAT_TEMPLATE = """\
 {%- endif %}"""
 
 
-def build_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most `vocabulary` tokens, added ones included, trained on `texts`."""
+def build_tokenizer(texts: Iterable[str], vocabulary: int, openings: Sequence[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of at most `vocabulary` tokens, added ones included, trained on `texts`.
+
+    `openings` are the texts that a tool call of this model begins with, up to its argument.
+    """
+    pieces = (*openings, *FORMAT_TOKENS)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    added = len(CONTROL_TOKENS) + len(FORMAT_TOKENS)
+    added = len(CONTROL_TOKENS) + len(pieces)
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary - added,
         min_frequency=2,
@@ -80,7 +82,7 @@ def build_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in CONTROL_TOKENS])
-    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in FORMAT_TOKENS])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in pieces])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END_OF_TURN,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from intraskill.families.shop.demonstrations import Demonstration
+from intraskill.agent.demonstration import Demonstration
 
 _POOL = 32  # batches sorted by length together
 _PAD_TO = 8

@@ -18,9 +18,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from shopsimulator.client import ServiceUnavailable, read_health
-from shopsimulator.errors import ShopError
-
 from intraskill.assets import bank_path, model_directory
 from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.core.errors import IntraSkillError, UserError
@@ -211,17 +208,10 @@ def _method(launch: Launch) -> Iterator[str]:
 
 
 def _environment(launch: Launch) -> Iterator[str]:
-    url = launch.environment_url or getattr(launch.settings.environment, "url", None)
-    if url is None:
-        return
-    try:
-        health = read_health(url, 10.0)
-    except (ServiceUnavailable, ShopError) as error:
-        yield f"environment service: {error}; start it with launch/environment.sh"
-        return
-    slots, needed = int(health.get("slots", 0)), launch.settings.slime.concurrency
-    if slots < needed:
-        yield f"environment service: {url} has {slots} slots, slime.concurrency is {needed}; give it --slots {needed}"
+    environment = launch.settings.environment
+    if launch.environment_url is not None:
+        environment = environment.at(launch.environment_url)
+    yield from environment.service_problems(launch.settings.slime.concurrency)
 
 
 def _run_folder(launch: Launch) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""A toy family: guessing a number in a dialogue. The shortest example of everything a family has to say.
+"""A toy family, and the example of `docs/extending.md`: a user has thought of a number, the policy asks for it.
 
-The policy has no tools; it speaks. A reply is plain text with one number in it; a simulated user, who has moods drawn
-from the job's seed, answers in words whether their number is higher or lower. Found in time, it earns 1, else 0.
+There are no tools: the policy talks, and a reply is read as the first number in it. The user answers in words of their
+own, drawn from the job's seed. The number found within the turns is a success.
 """
 
 from __future__ import annotations
@@ -15,92 +15,85 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.core.errors import UserError
-from intraskill.core.protocol import Environment
-from intraskill.core.records import EpisodeJob, Limit, Message, Reset, StepResult, Style, Tool, ToolSchema, Turn
-from intraskill.families.base import Decoded, ProtocolError, TaskSplits, answers
+from intraskill.core.records import LIMITS, EpisodeJob, Message, Reset, StepResult, Style, Tool, ToolSchema, Turn
+from intraskill.families.base import Decoded, ProtocolError, TaskFamily, TaskSplits, answers
 from intraskill.families.guess.settings import GuessSettings
 from intraskill.skills.bank import Chunk, render_chunk
 
-_ANSWERS = {"higher": ("higher", "it is higher"), "lower": ("lower", "it is lower"), "yes": ("yes", "that is it")}
-_NUMBER = re.compile(r"\d+")
+_SAID = {"higher": ("higher", "no, more"), "lower": ("lower", "no, less"), "found": ("yes", "that is it")}
+
+
+class User:
+    """An `Environment`: somebody with a number and a manner of speaking."""
+
+    def __init__(self, settings: GuessSettings, seed: int) -> None:
+        self._settings, self._manner = settings, random.Random(f"guess/{seed}")
+        self._number, self._turns, self._talking = 0, 0, False
+
+    async def reset(self, task_id: str) -> Reset:
+        if task_id not in map(str, range(1, self._settings.largest + 1)):
+            raise UserError(f"unknown task {task_id!r}: the numbers are 1 to {self._settings.largest}")
+        self._number, self._turns, self._talking = int(task_id), 0, True
+        return Reset(task_id, f"Guess my number, 1 to {self._settings.largest}.", "Your guess?", {"turns": 0})
+
+    async def step(self, action: str) -> StepResult:
+        self._require_talk()
+        self._turns += 1
+        if not action.isdigit():
+            return self._answer("a number, please", "no_number")
+        kind = "found" if int(action) == self._number else "higher" if int(action) < self._number else "lower"
+        return self._answer(self._manner.choice(_SAID[kind]), "ok", "found" if kind == "found" else None)
+
+    async def terminate(self, reason: str) -> StepResult:
+        self._require_talk()
+        if reason not in LIMITS:
+            raise UserError(f"no talk ends by {reason!r}; use one of {', '.join(LIMITS)}")
+        return self._answer("too late", "ok", reason)
+
+    async def close(self) -> None:
+        self._talking = False
+
+    def identity(self) -> dict[str, Any]:
+        return {"environment": "guess-v1", "largest": self._settings.largest, "max_steps": self._settings.max_steps}
+
+    def _require_talk(self) -> None:
+        if not self._talking:
+            raise UserError("this talk is over; reset it with a task first")
+
+    def _answer(self, said: str, code: str, ending: str | None = None) -> StepResult:
+        ending = ending or ("action_limit" if self._turns >= self._settings.max_steps else None)
+        success, self._talking = ending == "found", ending is None
+        detail = {} if ending is None else {"speed": success / max(1, self._turns)}
+        goal = None if ending is None else {"number": self._number}
+        feedback = {"valid": code == "ok", "code": code, "message": said}
+        state = {"turns": self._turns}
+        return StepResult(said, state, ending is not None, float(success), detail, feedback, success, ending, goal=goal)
 
 
 @dataclass(frozen=True)
 class GuessPrompt:
-    """A `Prompt`: the chunks, then the task; both styles word the task alike."""
+    """A `Prompt`: the chunks, then the task."""
 
     style: Style
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(f"guess/1/{self.style}".encode()).hexdigest()
+        return hashlib.sha256(f"guess-prompt-v1/{self.style}".encode()).hexdigest()
 
     def messages(self, reset: Reset, chunks: Sequence[Chunk]) -> tuple[Message, ...]:
         told = "\n".join(render_chunk(chunk, self.style) for chunk in chunks)
-        opening = {"role": "user", "content": f"{reset.instruction}\n{reset.observation}"}
-        return ({"role": "system", "content": told}, opening)
+        task = f"{reset.instruction} {reset.observation}"
+        return ({"role": "system", "content": told}, {"role": "user", "content": task})
 
     def protocol_feedback(
         self, error: ProtocolError, state: Mapping[str, Any], observation: str, call_ids: Sequence[str]
     ) -> tuple[Message, ...]:
-        return answers(call_ids, f"{error.message}\n{observation}")
+        return answers(call_ids, f"{error.message}. {observation}")
 
 
-class Dialogue:
-    """An `Environment`: the user who thought of a number."""
-
-    def __init__(self, settings: GuessSettings, seed: int) -> None:
-        self._settings, self._mood = settings, random.Random(f"guess/{seed}")
-        self._number, self._turns, self._over = 0, 0, True
-
-    async def reset(self, task_id: str) -> Reset:
-        if not task_id.isdigit() or not 1 <= int(task_id) <= self._settings.largest:
-            raise UserError(f"unknown task {task_id!r}: the tasks are the numbers 1 to {self._settings.largest}")
-        self._number, self._turns, self._over = int(task_id), 0, False
-        return Reset(task_id, f"Guess my number from 1 to {self._settings.largest}.", "your guess?", {"turns": 0})
-
-    async def step(self, action: str) -> StepResult:
-        self._check_running()
-        self._turns += 1
-        found = _NUMBER.search(action)
-        if found is None:
-            return self._result("a number, please", valid=False)
-        answer = "yes" if (guess := int(found[0])) == self._number else "higher" if guess < self._number else "lower"
-        return self._result(self._mood.choice(_ANSWERS[answer]), success=answer == "yes")
-
-    async def terminate(self, reason: Limit) -> StepResult:
-        self._check_running()
-        if reason not in ("action_limit", "generation_length"):
-            raise UserError(f"unknown ending {reason!r}")
-        return self._result("time is up", ending=reason)
-
-    async def close(self) -> None:
-        self._over = True
-
-    def identity(self) -> dict[str, Any]:
-        return {"environment": "guess-v1", "largest": self._settings.largest, "max_steps": self._settings.max_steps}
-
-    def _check_running(self) -> None:
-        if self._over:
-            raise UserError("the dialogue is over; reset it with a task id first")
-
-    def _result(self, said: str, *, valid: bool = True, success: bool = False, ending: str | None = None) -> StepResult:
-        if ending is None and (success or self._turns >= self._settings.max_steps):
-            ending = "guessed" if success else "action_limit"
-        self._over = ending is not None
-        feedback = {"valid": valid, "code": "ok" if valid else "no_number", "message": "" if valid else said}
-        reward = float(success)
-        detail = {"reward": reward} if self._over else {}
-        goal = {"number": self._number} if self._over else None
-        state = {"turns": self._turns}
-        return StepResult(said, state, self._over, reward, detail, feedback, success, ending, goal=goal)
-
-
-class Guess:
-    """A `TaskFamily`."""
-
+class Guess(TaskFamily):
     def __init__(self, settings: GuessSettings, cache_dir: Path) -> None:
-        self.settings = settings
+        self.settings: GuessSettings = settings
 
     def identity(self) -> dict[str, Any]:
         return self.new_environment().identity()
@@ -109,8 +102,8 @@ class Guess:
         tasks = [str(number) for number in range(1, self.settings.largest + 1)]
         return TaskSplits(tuple(tasks[::2]), tuple(tasks[1::4]), tuple(tasks[3::4]))
 
-    def new_environment(self, job: EpisodeJob | None = None) -> Environment:
-        return Dialogue(self.settings, job.seed if job else 0)
+    def new_environment(self, job: EpisodeJob | None = None) -> User:
+        return User(self.settings, job.seed if job else 0)
 
     def prompt(self, style: Style) -> GuessPrompt:
         return GuessPrompt(style)
@@ -119,9 +112,7 @@ class Guess:
         return ()
 
     def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
-        if turn.finish_reason == "length" or not turn.content.strip():
-            raise ProtocolError("nothing_said", "say a number")
-        return Decoded(turn.content.strip())
-
-    def evolution(self) -> None:
-        return None
+        numbers = re.findall(r"[0-9]+", turn.content)
+        if turn.tool_calls or not numbers:
+            raise ProtocolError("no_number", "Say a number")
+        return Decoded(numbers[0])

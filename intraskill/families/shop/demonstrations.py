@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from shopsimulator.words import ENGLISH
 
+from intraskill.agent.demonstration import Demonstration
 from intraskill.agent.episode import EpisodeSettings, run_episode
 from intraskill.agent.segments import segments
 from intraskill.core.protocol import Environment
@@ -34,6 +35,7 @@ from intraskill.families.shop.family import Shop
 from intraskill.families.shop.mechanisms import MECHANISMS
 from intraskill.families.shop.prompts import PromptTemplate
 from intraskill.families.shop.shopper import Action, Errand, Need, next_action, read_errand
+from intraskill.families.shop.tools import PARAMETER_OF
 from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.skills.bank import Bank, Chunk
@@ -42,6 +44,8 @@ FOLLOWED, UNPROMPTED, HASTE_OBEYED = 0.95, 0.15, 0.25
 SLIP_SHARE = 0.15  # of the episodes
 INVALID_SHARE = 0.6  # of the slips; the others are possible, but wrong
 NO_CHUNKS, ALL_CHUNKS = 0.2, 0.1  # shares of the episodes; in the others each chunk is visible with probability 1/2
+# How a tool call begins: one token each in a vocabulary made for the shop.
+CALL_OPENINGS = tuple(f"<tool_call>\n<function={tool}>\n<parameter={name}>\n" for tool, name in PARAMETER_OF.items())
 OWN_WORDING = 0.5  # how often a chunk is shown as the bank words it
 
 # Other wordings of what a chunk can say: (applies_when, procedure). Those of useful mechanisms are the rules analyst's
@@ -61,17 +65,6 @@ PARAPHRASES: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("any task", ("do not compare", "buy the first thing")),
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """One episode as training data. `learned[i]` is true where `token_ids[i]` is an action to imitate."""
-
-    task_id: str
-    token_ids: np.ndarray  # int32
-    learned: np.ndarray  # bool, same length
-    floor: float  # nats, over all learned tokens
-    success: bool
 
 
 @dataclass(frozen=True)

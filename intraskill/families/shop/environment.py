@@ -102,22 +102,19 @@ class HttpShop:
 
 
 class ShopSource:
-    """A world ready to act in: its catalog and splits, what it is (`identity`), and fresh environments of it."""
+    """A world ready to act in: its splits, what it is (`identity`), and fresh environments of it."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        splits: TaskSplits,
-        identity: dict[str, Any],
-        new_environment: Callable[[], Environment],
-    ) -> None:
-        self.catalog = catalog
+    def __init__(self, world: ShopWorld, splits: TaskSplits, new_environment: Callable[[], Environment]) -> None:
+        self.world = world
         self.new_environment = new_environment
         self._splits = splits
-        self._identity = identity
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.world.catalog
 
     def identity(self) -> dict[str, Any]:
-        return dict(self._identity)
+        return self.world.identity()
 
     def splits(self) -> TaskSplits:
         return self._splits
@@ -135,11 +132,11 @@ def open_world(settings: ShopSettings, cache_dir: Path) -> ShopSource:
             Rules(page_size=settings.page_size, rendering=settings.rendering, max_steps=settings.max_steps),
         )
         if settings.url is None:
-            return ShopSource(catalog, splits, world.identity(), lambda: InProcessShop(world))
+            return ShopSource(world, splits, lambda: InProcessShop(world))
         url, identity = settings.url, world.identity()
         _check_service(url, read_health(url, settings.timeout_s).get("identity", {}), identity)
         client = ShopClient(url, timeout_s=settings.timeout_s, lost_requests=_LOST_RESETS)
-        return ShopSource(catalog, splits, identity, lambda: HttpShop(client, identity))
+        return ShopSource(world, splits, lambda: HttpShop(client, identity))
 
 
 def world_files(world: WorldSettings, cache_dir: Path) -> tuple[Path, Path]:

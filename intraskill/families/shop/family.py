@@ -6,7 +6,7 @@ the modules beside this one: `environment` acts, `tools` reads the replies, `pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from shopsimulator.engine import ShopWorld
 from intraskill.core.protocol import Environment
 from intraskill.core.records import EpisodeJob, Style, Tool, ToolSchema, Turn
 from intraskill.families.analysis import Facts
-from intraskill.families.base import Decoded, TaskSplits
+from intraskill.families.base import Decoded, TaskFamily, TaskSplits
 from intraskill.families.shop.analysts.briefing import ShopBriefing
 from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.families.shop.analysts.world import AnalystWorld
@@ -29,8 +29,10 @@ from intraskill.families.shop.settings import ShopSettings
 from intraskill.families.shop.tools import build_tools, decode
 
 
-class Shop:
-    """A `TaskFamily`. The shop draws nothing at random, so an environment does not depend on its job."""
+class Shop(TaskFamily):
+    """The task family. The shop draws nothing at random, so an environment does not depend on its job."""
+
+    settings: ShopSettings
 
     def __init__(self, settings: ShopSettings, source: ShopSource) -> None:
         self.settings = settings
@@ -64,6 +66,11 @@ class Shop:
         shop = ShopWorld(self.catalog, rules)
         world = AnalystWorld(self.catalog, lambda: InProcessShop(shop), settings.max_steps)
         return ShopEvolution(world, self.splits())
+
+    def serve(self, *, host: str, port: int, sessions: int, announce: Callable[[str], None]) -> None:
+        from shopsimulator.service import run_service
+
+        run_service(self.source.world, host=host, port=port, slots=sessions, announce=announce)
 
 
 class ShopEvolution:

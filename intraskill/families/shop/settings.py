@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -46,9 +46,35 @@ class ShopSettings(FamilySettings):
     page_size: int = Field(4, ge=1, le=50, description="search results a page")
     timeout_s: float = Field(60.0, gt=0, description="limit of one HTTP request to the service")
 
+    @classmethod
+    def action_kind(cls, action: str) -> str:
+        return action.partition("[")[0]
+
     def semantic(self) -> dict[str, Any]:
         files = {"catalog", "splits"}  # their contents are hashed with the tasks
         return self.model_dump(mode="json", exclude={"url": True, "timeout_s": True, "world": files})
 
     def offline(self) -> ShopSettings:
         return self.model_copy(update={"url": None})
+
+    def at(self, url: str) -> ShopSettings:
+        return self.model_copy(update={"url": url})
+
+    def service_problems(self, sessions: int) -> Iterator[str]:
+        if self.url is None:
+            return
+        from shopsimulator.client import ServiceUnavailable, read_health
+        from shopsimulator.errors import ShopError
+
+        try:
+            slots = int(read_health(self.url, 10.0).get("slots", 0))
+        except (ServiceUnavailable, ShopError) as error:
+            yield f"environment service: {error}; start it with launch/environment.sh"
+            return
+        if slots < sessions:
+            yield f"environment service: {self.url} has {slots} slots, not {sessions}; give it --slots {sessions}"
+
+    @classmethod
+    def describe(cls, stored: Mapping[str, Any]) -> str:
+        world = stored.get("world") or {}
+        return str(world.get("catalog") or f"generated, {world.get('generate')}, {world.get('language')}")

@@ -84,7 +84,7 @@ def test_another_slime_is_named(launch):
 def test_too_few_environment_slots_are_noticed(launch, serve, worlds_small):
     server = serve(worlds_small, slots=3)
     (problem,) = problems(replace(launch, environment_url=server.url))
-    assert "has 3 slots, slime.concurrency is 256" in problem
+    assert "has 3 slots, not 256; give it --slots 256" in problem
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> demo.Stage:
 
 @pytest.fixture(scope="module")
 def chat(stage: demo.Stage) -> ChatTemplate:
-    return ChatTemplate(build_tokenizer(demo.shown_texts(stage, range(60)), 900))
+    return ChatTemplate(build_tokenizer(demo.shown_texts(stage, range(60)), 900, demo.CALL_OPENINGS))
 
 
 def play_all(stage: demo.Stage, chunks: tuple[Chunk, ...], seed: int, slips: bool = False) -> list[Episode]:
@@ -162,7 +162,7 @@ def test_a_click_is_four_tokens(stage: demo.Stage, chat: ChatTemplate) -> None:
     episode, _ = stage.play(0, chat)
     clicks = [step for step in episode.steps if step.action and step.action.startswith("click")]
     assert [len(step.turn.token_ids) for step in clicks] == [4] * len(clicks)
-    assert all(len(chat.encode(text)) == 1 for text in FORMAT_TOKENS)
+    assert all(len(chat.encode(text)) == 1 for text in (*FORMAT_TOKENS, *demo.CALL_OPENINGS))
 
 
 def test_warm_up_lowers_the_excess_on_held_out_demonstrations(stage: demo.Stage, chat: ChatTemplate) -> None:

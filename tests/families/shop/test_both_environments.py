@@ -1,6 +1,6 @@
-"""What every `Environment` promises, asked of the shop in process and behind HTTP alike.
+"""What the shop's environments promise beside the contract of all families, in process and behind HTTP alike.
 
-`contract_shop` gives a factory of environments over one tiny hand-written world, once per kind.
+`make_environment` gives a factory of environments over one tiny hand-written world, once per kind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from shopsimulator.catalog import inspect_records
 from shopsimulator.client import ShopClient
 from shopsimulator.engine import ShopSettings, ShopWorld
 
-from intraskill.core.errors import UserError
 from intraskill.core.protocol import Environment
 from intraskill.families.shop.environment import HttpShop, InProcessShop
 
@@ -79,10 +78,6 @@ async def make_environment(request: pytest.FixtureRequest, contract_world: ShopW
         await client.close()
 
 
-async def test_it_is_an_environment(make_environment):
-    assert isinstance(make_environment(), Environment)
-
-
 async def test_reset_shows_the_public_task_and_the_first_page(make_environment):
     reset = await make_environment().reset("7")
     assert (reset.task_id, reset.instruction) == ("7", "a shelf in my colour below 40")
@@ -130,80 +125,6 @@ async def test_an_invalid_action_is_answered_not_raised(make_environment):
         assert result.feedback["code"] in ("invalid_format", "not_clickable")
         assert result.state["page"] == before.state["page"]
     assert result.state["step"] == 5
-
-
-async def test_the_budget_ends_the_episode_within_the_step(make_environment):
-    environment = make_environment()
-    await environment.reset("8")
-    results = [await environment.step("search[shelf]") for _ in range(SETTINGS.max_steps)]
-    assert [result.done for result in results] == [False] * (SETTINGS.max_steps - 1) + [True]
-    assert (results[-1].reward, results[-1].termination) == (0.0, "action_limit")
-    assert results[-1].detail["r_success"] == 0
-
-
-@pytest.mark.parametrize("reason", ["action_limit", "generation_length"])
-async def test_terminate_scores_zero(make_environment, reason):
-    environment = make_environment()
-    await environment.reset("7")
-    result = await environment.terminate(reason)
-    assert (result.done, result.reward, result.termination) == (True, 0.0, reason)
-    assert result.goal["asin"] == "100000000001"
-
-
-async def test_after_the_end_only_reset_is_possible(make_environment):
-    environment = make_environment()
-    await environment.reset("7")
-    await environment.terminate("action_limit")
-    with pytest.raises(UserError, match="over"):
-        await environment.step("search[shelf]")
-    with pytest.raises(UserError, match="over"):
-        await environment.terminate("action_limit")
-    await environment.reset("8")
-    assert (await environment.step("search[shelf]")).feedback["valid"]
-
-
-async def test_an_unknown_task_is_the_users_error(make_environment):
-    environment = make_environment()
-    with pytest.raises(UserError, match="4711"):
-        await environment.reset("4711")
-    assert (await environment.reset("7")).task_id == "7"
-
-
-async def test_an_unknown_ending_is_refused_and_changes_nothing(make_environment):
-    environment = make_environment()
-    await environment.reset("7")
-    with pytest.raises(UserError, match="boredom"):
-        await environment.terminate("boredom")
-    assert (await environment.step("search[shelf]")).feedback["valid"]
-
-
-async def test_before_reset_and_after_close_there_is_no_episode(make_environment):
-    environment = make_environment()
-    with pytest.raises(UserError, match="reset"):
-        await environment.step("search[shelf]")
-    await environment.reset("7")
-    await environment.close()
-    await environment.close()
-    with pytest.raises(UserError, match="reset"):
-        await environment.step("search[shelf]")
-    assert (await environment.reset("7")).task_id == "7"
-
-
-async def test_reset_in_the_middle_starts_afresh(make_environment):
-    environment = make_environment()
-    await environment.reset("7")
-    await environment.step("search[shelf]")
-    reset = await environment.reset("7")
-    assert (reset.state["page"], reset.state["step"]) == ("search", 0)
-
-
-async def test_episodes_do_not_mix(make_environment):
-    one, two = make_environment(), make_environment()
-    await asyncio.gather(one.reset("7"), two.reset("8"))
-    first, second = await asyncio.gather(one.step("search[norvik]"), two.step("search[tarn]"))
-    assert first.observation != second.observation
-    assert first.state["query"] == "norvik"
-    assert second.state["query"] == "tarn"
 
 
 async def test_more_episodes_than_slots_all_finish(make_environment):
