@@ -16,6 +16,7 @@ from intraskill.commands import run
 from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
+from intraskill.commands.experiment import experiment_app
 from intraskill.commands.gate import curriculum_app, gate_app
 from intraskill.commands.output import accept_any_text
 from intraskill.commands.slime import slime_app
@@ -35,6 +36,7 @@ app.add_typer(curriculum_app, name="curriculum")
 app.add_typer(bank_app, name="bank")
 app.add_typer(coldstart_app, name="coldstart")
 app.add_typer(eval_app, name="eval")
+app.add_typer(experiment_app, name="experiment")
 app.add_typer(stats_app, name="stats")
 app.add_typer(traces_app, name="traces")
 app.add_typer(slime_app, name="slime")

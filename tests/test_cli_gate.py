@@ -44,7 +44,8 @@ def test_a_seed_out_of_range_is_refused_and_help_shows_no_long_range(run, comman
 
 
 @pytest.mark.parametrize(
-    "group", [(), *[(name,) for name in ("gate", "eval", "stats", "traces", "curriculum", "bank", "coldstart")]]
+    "group",
+    [(), *[(name,) for name in ("gate", "eval", "stats", "experiment", "traces", "curriculum", "bank", "coldstart")]],
 )
 def test_the_list_of_commands_fits_80_columns(run, group, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

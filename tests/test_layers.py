@@ -30,6 +30,7 @@ PURE = [
     "intraskill.skills.curriculum",
     "intraskill.stats.ols",
     "intraskill.stats.paired",
+    "intraskill.stats.decision_record",
     "intraskill.gate.estimators",
     "intraskill.gate.selection",
     "intraskill.objectives.advantages",
