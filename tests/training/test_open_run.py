@@ -1,11 +1,14 @@
 """Putting a run together: what is refused before any weights are loaded, and what is written down."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
+from intraskill.settings.files import load_settings
+from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import write_bank
 from intraskill.storage.run_folder import RunFolder
 from intraskill.storage.store import read_json
@@ -82,6 +85,22 @@ def test_a_folder_stays_with_its_model_bank_and_tasks_wherever_their_files_are(s
     write_bank(tmp_path / "bank.json", type(bank)(bank.chunks[:1]))
     with pytest.raises(UserError, match="bank_sha256"):
         start()
+
+
+def test_a_run_is_continued_from_its_folder_alone_wherever_one_stands(tmp_path, bank, page_policy, monkeypatch):
+    write_bank(tmp_path / "bank.json", bank)
+    (tmp_path / "run.yaml").write_text(
+        "name: test\nbank: bank.json\ngate: {tasks: 40}\nenvironment: {world: {generate: small}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    run = open_run(load_settings("run.yaml"), RunFolder(Path("test")), Backend(page_policy()), Reporter(quiet=True))
+    run.folder.write_state(run.folder.read_state())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    folder = RunFolder(Path("../test"))
+    again = open_run(open_settings(folder.path), folder, Backend(page_policy()), Reporter(quiet=True))
+    assert again.settings == run.settings
+    assert again.bank == bank
 
 
 def test_other_splits_of_the_same_catalog_are_other_tasks(start, page_policy, world, tmp_path, settings):
