@@ -139,17 +139,16 @@ class ColdStart:
     async def _gate_a(self, draft: Bank) -> GateResult:
         self._reserve("gate_a/draft_bank.json", draft)
         gate = self.settings.gate
-        plan = GateProtocol(
+        protocol = GateProtocol.of(
+            gate,
             task_ids=tuple(self.family.splits().val[: gate.tasks]),
-            budget=gate.budget,
-            estimator=gate.estimator,
             seed=self.settings.seed,
             round_index=-1,
             step=0,
             checkpoint=self.checkpoint,
             wave_size=WAVE,
         )
-        return await run_gate(self.runner, draft, (), plan, self.folder / "gate_a", self.reporter)
+        return await run_gate(self.runner, draft, (), protocol, self.folder / "gate_a", self.reporter)
 
     async def _gate_b(self, bank: Bank) -> dict[str, Any]:
         """The frozen bank against no bank, on the test tasks; the result decides nothing here."""

@@ -24,6 +24,7 @@ _LEFT = {
     "non_positive": "the gate found no benefit",
     "budget_excluded": "better chunks fill the budget",
     "rewrite_loser": "another wording did better",
+    "undecided": "nothing proves it better or worse",
 }
 _Z = 1.959963984540054
 
@@ -140,6 +141,8 @@ def _verdict(row: Mapping[str, Any], complete: bool) -> tuple[str, str]:
         return ("rewritten" if row.get("operation") == "REWRITE" else "added"), ""
     if status == "rewrite_loser" and not candidate:
         return "replaced", _LEFT[status]
+    if status == "undecided":
+        return ("undecided, not taken" if candidate else "undecided, stays"), _LEFT[status]
     return ("turned down" if candidate else "left"), _LEFT.get(status, str(status))
 
 

@@ -7,19 +7,25 @@ all other **conditions**, so that a bank can say later whether its numbers were 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from intraskill.core.errors import UserError
+from intraskill.gate.estimators import ESTIMATORS, TWO_RUNS
 from intraskill.rollout.jobs import Outcome
+from intraskill.settings.models import GateSettings
 from intraskill.skills.bank import Bank
 from intraskill.storage.store import fingerprint
 
 
 @dataclass(frozen=True)
 class GateProtocol:
-    """What one gate runs. `round_index` -1 is Gate A, `checkpoint` names the weights, `wave_size` is in episodes."""
+    """What one gate runs. `round_index` -1 is Gate A, `checkpoint` names the weights, `wave_size` is in episodes.
+
+    The rule `evidence` asks for `confidence`, lets effects move by `drift` between two gates, and may spend
+    `extra_tasks` on what is undecided.
+    """
 
     task_ids: tuple[str, ...]
     budget: int
@@ -29,6 +35,28 @@ class GateProtocol:
     step: int
     checkpoint: str
     wave_size: int
+    design: str = "published"
+    rule: str = "published"
+    confidence: float = 0.9
+    drift: float = 0.05
+    extra_tasks: int = 0
+
+    @classmethod
+    def of(cls, settings: GateSettings, **where: Any) -> GateProtocol:
+        """The protocol that a run's settings ask for; `where` says which tasks, seed, round, step and checkpoint."""
+        chosen = {name: getattr(settings, name) for name in GateSettings.model_fields if name in cls.__annotations__}
+        return cls(**chosen, **where)
+
+    @property
+    def name(self) -> str:
+        """The curriculum that this gate follows."""
+        return f"seed-{self.seed}/round-{self.round_index:03d}"
+
+    @property
+    def estimators(self) -> tuple[str, ...]:
+        """All that the design's runs suffice for, the chosen one first."""
+        others = TWO_RUNS if self.design == "published" else tuple(ESTIMATORS)
+        return (self.estimator, *(name for name in others if name != self.estimator))
 
 
 def conditions(protocol: Mapping[str, Any]) -> str:
@@ -47,6 +75,11 @@ def check_pairing(reference: Sequence[Outcome], other: Sequence[Outcome]) -> Non
     """Refuse two runs that do not answer the same question. Raises `UserError` naming the first difference."""
     if [one.task_id for one in reference] != [one.task_id for one in other]:
         raise UserError("gate: its runs cover different tasks; run all of them over the same task list")
+    check_conditions(reference, other)
+
+
+def check_conditions(reference: Sequence[Outcome], other: Iterable[Outcome]) -> None:
+    """Refuse episodes that were not run as the others were. Raises `UserError` naming the first difference."""
     wanted = dict(reference[0].provenance) if reference else {}
     for run in (*reference, *other):
         for key in wanted.keys() | run.provenance.keys():

@@ -1,34 +1,42 @@
 """The gate: what is each chunk still worth, at this very checkpoint?
 
-Two runs over the same validation tasks: **bare** (no skill) and **masked** (every slot randomised independently). Their
-per-task differences are regressed on the masks; the coefficients decide which chunks stay. Both runs must come from
-one checkpoint under one protocol, so that a difference can only be the chunks'. The bare run is at the same time the
-reported validation score.
+Runs over the same validation tasks: **bare** (no skill, the reported validation score at the same time), **masked**
+(random chunks), and in a fold-over design **mirror** (the other chunks). An estimator reads the chunks' effects from
+them, a rule decides which chunks stay. All runs must come from one checkpoint under one protocol, so that a
+difference can only be the chunks'.
+
+Where the rule leaves chunks undecided and the protocol allows extra episodes, these are spent on contrasts of just
+those chunks, in three parts, and the rule is asked again after each. To look several times is to err more often; so
+the probability of error that the protocol allows is divided by the number of looks: over all of them together, a gate
+says something wrong about one chunk with no more than that probability.
 
 A gate that lacks an episode, or whose estimator finds no answer, selects nothing: the bank stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
-from intraskill.gate.design import Mask, draw_distinguishable_masks
-from intraskill.gate.estimate import Estimate
-from intraskill.gate.estimators import TWO_RUNS, fit
+from intraskill.gate.design import Mask, Masks, draw_design, draw_mirrored
+from intraskill.gate.earlier import Earlier
 from intraskill.gate.interventions import Candidate, Intervention, build_pool, next_bank, slots
-from intraskill.gate.protocol import GateProtocol, check_pairing, conditions
+from intraskill.gate.judge import Judgement, judge
+from intraskill.gate.protocol import GateProtocol, check_conditions, check_pairing, conditions
 from intraskill.gate.result import GateResult, write_gate
-from intraskill.gate.selection import Contribution, select
 from intraskill.gate.table import RunTable, TableRow
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank
+from intraskill.skills.curriculum import uniform
 from intraskill.storage.store import JsonlLog, write_json_atomic
+
+EXTRA_LOOKS = 3
+_NOTHING_EARLIER = Earlier()
 
 
 async def run_gate(
@@ -38,91 +46,120 @@ async def run_gate(
     protocol: GateProtocol,
     folder: Path,
     reporter: Reporter,
+    earlier: Earlier = _NOTHING_EARLIER,
 ) -> GateResult:
     """Measure, select, and write everything a reader needs to do it again into `folder`."""
     pool = build_pool(bank, candidates)
-    tasks = protocol.task_ids
-    seed = stable_seed("masks", protocol.seed, protocol.round_index)
-    masks = draw_distinguishable_masks(slots(pool), len(tasks), seed)
-    ids = [item.intervention_id for item in pool]
-    write_json_atomic(folder / "assignments.json", {"interventions": ids, "task_ids": tasks, "masks": masks})
-    runs = {"bare": await _run(runner, protocol, "bare", [()] * len(tasks), pool, folder, reporter)}
-    if pool:
-        runs["masked"] = await _run(runner, protocol, "masked", masks, pool, folder, reporter)
-    result = _judge(protocol, bank, pool, masks, runs, conditions(runner.protocol()))
+    gate = _Gate(runner, protocol, pool, folder, reporter)
+    judgement: Judgement | None = None
+    await gate.measure()
+    if pool and gate.complete:
+        judgement = await _decide(gate, earlier)
+    if judgement is None or judgement.selection is None or not gate.complete:
+        chosen = bank  # nothing to select from, or not enough to select by
+    else:
+        selected, here = judgement.selection.selected_ids, conditions(runner.protocol())
+        chosen = next_bank(bank, pool, selected, judgement.coefficients, (protocol.checkpoint, here))
+    result = GateResult(chosen, pool, gate.runs, gate.complete, judgement if gate.complete else None)
     write_gate(folder, protocol, result)
     return result
 
 
-async def _run(
-    runner: EpisodeRunner,
-    protocol: GateProtocol,
-    kind: str,
-    masks: Sequence[Mask],
-    pool: Sequence[Intervention],
-    folder: Path,
-    reporter: Reporter,
-) -> tuple[Outcome, ...]:
-    planned = []
-    for task_id, mask in zip(protocol.task_ids, masks):
-        job = EpisodeJob(task_id, 0, stable_seed(kind, protocol.seed, protocol.round_index, task_id), "val")
-        planned.append(PlannedEpisode(job, tuple(item.chunk for item, bit in zip(pool, mask) if bit)))
-    provenance = {**runner.protocol(), "checkpoint": protocol.checkpoint}
-    log = JsonlLog(folder / f"{kind}.jsonl")
-    with reporter.bar(f"gate: {kind} run", len(planned)) as bar:
-        return tuple(await run_jobs(runner, planned, log, provenance, protocol.wave_size, bar))
+@dataclass
+class _Gate:
+    """One gate while it runs: what was shown to whom, and what came of it."""
+
+    runner: EpisodeRunner
+    protocol: GateProtocol
+    pool: tuple[Intervention, ...]
+    folder: Path
+    reporter: Reporter
+    runs: dict[str, tuple[Outcome, ...]] = field(default_factory=dict)
+    shown: dict[str, Sequence[Mask]] = field(default_factory=dict)
+    extra: list[tuple[Sequence[str], Masks]] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned episode was scored."""
+        return all(one.completed for run in self.runs.values() for one in run)
+
+    async def measure(self) -> None:
+        """The runs of the design over all tasks."""
+        protocol, tasks = self.protocol, self.protocol.task_ids
+        seed = stable_seed("masks", protocol.seed, protocol.round_index)
+        drawn = draw_design(protocol.design, slots(self.pool), tasks, seed, protocol.name)
+        self._write_assignments(drawn)
+        await self._run("bare", tasks, [(0,) * len(self.pool)] * len(tasks))
+        if self.pool:
+            await self._run("masked", tasks, drawn.masks)
+            if drawn.mirrors:
+                await self._run("mirror", tasks, drawn.mirrors)
+        for name, run in self.runs.items():
+            if name != "bare" and self.complete:
+                check_pairing(self.runs["bare"], run)
+
+    async def contrast(self, undecided: Sequence[str], look: int) -> None:
+        """Further pairs on some tasks, in which only the slots of `undecided` texts differ."""
+        protocol, size = self.protocol, self.protocol.extra_tasks // (2 * EXTRA_LOOKS)
+        ranked = sorted(protocol.task_ids, key=lambda task: uniform("extra", protocol.name, task))
+        start = (look - 1) * size
+        tasks = [ranked[(start + i) % len(ranked)] for i in range(min(size, len(ranked)))]
+        decided = [slot[0] for slot in slots(self.pool) if not set(slot) & set(undecided)]
+        drawn = draw_mirrored(slots(self.pool), tasks, f"{protocol.name}/extra-{look}", decided)
+        self.extra.append((tasks, drawn))
+        for kind, masks in (("masked", drawn.masks), ("mirror", drawn.mirrors)):
+            run = await self._run(f"extra-{look}-{kind}", tasks, masks, look)
+            check_conditions(self.runs["bare"], run)
+
+    def table(self, earlier: Earlier) -> RunTable:
+        """Every scored episode with what it was shown."""
+        rows = [
+            TableRow(one.task_id, name.rpartition("-")[2], mask, one.reward)
+            for name, run in self.runs.items()
+            for one, mask in zip(run, self.shown[name], strict=True)
+        ]
+        ids = tuple(item.intervention_id for item in self.pool)
+        return RunTable(ids, (*rows, *earlier.rows(len(ids))))
+
+    async def _run(
+        self, name: str, tasks: Sequence[str], masks: Sequence[Mask], sample: int = 0
+    ) -> tuple[Outcome, ...]:
+        protocol, planned = self.protocol, []
+        for task_id, mask in zip(tasks, masks, strict=True):
+            seed = stable_seed(name, protocol.seed, protocol.round_index, task_id)
+            chunks = tuple(item.chunk for item, bit in zip(self.pool, mask) if bit)
+            planned.append(PlannedEpisode(EpisodeJob(task_id, sample, seed, "val"), chunks))
+        provenance = {**self.runner.protocol(), "checkpoint": protocol.checkpoint}
+        log = JsonlLog(self.folder / f"{name}.jsonl")
+        with self.reporter.bar(f"gate: {name} run", len(planned)) as bar:
+            run = tuple(await run_jobs(self.runner, planned, log, provenance, protocol.wave_size, bar))
+        self.runs[name], self.shown[name] = run, masks
+        return run
+
+    def _write_assignments(self, drawn: Masks) -> None:
+        record = {
+            "interventions": [item.intervention_id for item in self.pool],
+            "task_ids": self.protocol.task_ids,
+            "masks": drawn.masks,
+        }
+        if drawn.mirrors:
+            record["mirrors"] = drawn.mirrors
+        write_json_atomic(self.folder / "assignments.json", record)
 
 
-def _judge(
-    protocol: GateProtocol,
-    bank: Bank,
-    pool: tuple[Intervention, ...],
-    masks: Sequence[Mask],
-    runs: Mapping[str, tuple[Outcome, ...]],
-    here: str,
-) -> GateResult:
-    """Fit and select; `here` stands for the conditions that the bank's contributions were measured under."""
-    complete = all(one.completed for run in runs.values() for one in run)
-    if not pool or not complete:  # nothing to select from, or not enough to select by
-        return GateResult(bank, pool, runs, complete, {}, {}, None)
-    check_pairing(runs["bare"], runs["masked"])
-    estimates, problems = _fit(protocol, pool, masks, runs)
-    if protocol.estimator in problems:
-        return GateResult(bank, pool, runs, complete, {}, problems, None)
-    coefficients = estimates[protocol.estimator].coefficients
-    selection = select([_contribution(item, coefficients[item.intervention_id]) for item in pool], protocol.budget)
-    chosen = next_bank(bank, pool, selection.selected_ids, coefficients, (protocol.checkpoint, here))
-    return GateResult(chosen, pool, runs, complete, estimates, problems, selection)
-
-
-def _fit(
-    protocol: GateProtocol,
-    pool: Sequence[Intervention],
-    masks: Sequence[Mask],
-    runs: Mapping[str, tuple[Outcome, ...]],
-) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """Every estimator's answer, the protocol's own first, or why it has none: one that fails leaves the others."""
-    table = _table(pool, masks, runs)
-    estimates: dict[str, Estimate] = {}
-    problems: dict[str, str] = {}
-    for name in (protocol.estimator, *(name for name in TWO_RUNS if name != protocol.estimator)):
-        try:
-            estimates[name] = fit(table, name)
-        except UserError as error:
-            problems[name] = str(error)
-    return estimates, problems
-
-
-def _table(pool: Sequence[Intervention], masks: Sequence[Mask], runs: Mapping[str, tuple[Outcome, ...]]) -> RunTable:
-    """Every scored episode with what it was shown."""
-    nothing = [(0,) * len(pool)] * len(masks)
-    rows = [
-        TableRow(str(one.task_id), name, mask, one.reward)
-        for name, shown in (("bare", nothing), ("masked", masks))
-        for one, mask in zip(runs[name], shown, strict=True)
-    ]
-    return RunTable(tuple(item.intervention_id for item in pool), tuple(rows))
-
-
-def _contribution(item: Intervention, coefficient: float) -> Contribution:
-    return Contribution(item.intervention_id, item.kind, item.logical_chunk_id, item.operation, item.order, coefficient)
+async def _decide(gate: _Gate, earlier: Earlier) -> Judgement:
+    """Judge, and spend extra episodes while some text is undecided."""
+    protocol = gate.protocol
+    looks = 1 + EXTRA_LOOKS if protocol.extra_tasks >= 2 * EXTRA_LOOKS else 1
+    confidence = 1 - (1 - protocol.confidence) / looks
+    judgement = judge(protocol, gate.pool, gate.table(earlier), earlier.beliefs, confidence)
+    for look in range(1, looks):
+        rows = judgement.selection.rows if judgement.selection else ()
+        undecided = [row.intervention_id for row in rows if row.status == "undecided"]
+        if not undecided:
+            break
+        await gate.contrast(undecided, look)
+        if not gate.complete:
+            break
+        judgement = judge(protocol, gate.pool, gate.table(earlier), earlier.beliefs, confidence)
+    return judgement

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from intraskill.core.errors import UserError
 
-Status = Literal["selected", "rewrite_loser", "non_positive", "budget_excluded", "retired"]
+Status = Literal["selected", "rewrite_loser", "non_positive", "budget_excluded", "retired", "undecided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Selection:
 
 def select(contributions: Sequence[Contribution], budget: int) -> Selection:
     """Choose at most `budget` interventions. Raises `UserError` for what cannot be compared."""
-    _check(contributions, budget)
+    check_contributions(contributions, budget)
     winners = _slot_winners(contributions)
     ranked = sorted(winners.values(), key=lambda item: (-item.coefficient, item.order))
     ranks = {item.intervention_id: rank for rank, item in enumerate(ranked, start=1)}
@@ -115,7 +115,8 @@ def _verdict(item: Contribution, rank: int | None, budget: int) -> Row:
     return Row(item.intervention_id, rank, status)
 
 
-def _check(contributions: Sequence[Contribution], budget: int) -> None:
+def check_contributions(contributions: Sequence[Contribution], budget: int) -> None:
+    """Refuse what cannot be compared. Raises `UserError`."""
     if budget < 1:
         raise UserError(f"budget is {budget}; allow at least one active chunk")
     seen: set[str] = set()

@@ -12,10 +12,12 @@ Row = Mapping[str, Any]
 
 
 def decision(row: Row) -> str:
-    """Kept, left or replaced for a chunk of the bank; added, rewritten or turned down for a candidate."""
+    """Kept, left or replaced for a chunk of the bank; added, rewritten or turned down for a candidate; or undecided."""
     status, candidate = str(row.get("status", "-")), row.get("kind") == "candidate"
     if status == "selected":
         return ("rewritten" if row.get("operation") == "REWRITE" else "added") if candidate else "kept"
+    if status == "undecided":
+        return "undecided" if candidate else "undecided, stays"
     if status == "budget_excluded":
         return "no room"
     if status == "rewrite_loser":

@@ -87,10 +87,29 @@ class GateSettings(Settings):
     tasks: int = Field(400, ge=8, description="validation tasks in the bare and in the masked run")
     budget: int = Field(10, ge=1, description="active chunks at most")
     candidates: int = Field(6, ge=0, description="ADD/REWRITE candidates a round at most")
-    estimator: Literal["paired_delta", "mean_delta", "adjusted"] = "paired_delta"
+    design: Literal["published", "foldover"] = Field(
+        "published", description="foldover also runs every task under its mask's mirror"
+    )
+    estimator: Literal["paired_delta", "mean_delta", "adjusted", "foldover", "mixed"] = "paired_delta"
+    rule: Literal["published", "evidence"] = Field(
+        "published", description="published selects by an estimate's sign, evidence by how sure one may be"
+    )
+    confidence: float = Field(0.9, gt=0.5, lt=1, description="evidence: probability that a decision asks for")
+    drift: float = Field(0.05, ge=0, le=1, description="evidence: deviation of an effect's move between gates")
+    extra_tasks: int = Field(0, ge=0, description="evidence: episodes at most for what is undecided; 0 = none")
     first: Literal["auto", "always", "never"] = Field(
         "auto", description="gate the initial bank before step 1 (Gate A)"
     )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> GateSettings:
+        if self.estimator == "foldover" and self.design != "foldover":
+            raise ValueError("estimator: foldover compares a mask with its mirror; set design to foldover, too")
+        if self.extra_tasks and (self.rule, self.design) != ("evidence", "foldover"):
+            raise ValueError("extra_tasks: only rule evidence leaves chunks undecided; set it, and design foldover")
+        if self.extra_tasks and self.estimator not in ("foldover", "mixed"):
+            raise ValueError("extra_tasks: they are pairs of mask and mirror; set estimator to foldover or mixed")
+        return self
 
 
 class AnalystSettings(Settings):

@@ -109,6 +109,40 @@ class GateShape(Shape):
     contributions: list[EffectShape]
 
 
+class EffectEvidenceShape(Shape):
+    """How well one intervention's effect is known. `mean` and `variance` are what is believed of it."""
+
+    intervention_id: str
+    logical_chunk_id: str
+    status: str
+    estimate: float
+    standard_error: float
+    smallest_effect: float
+    mean: float
+    variance: float
+    helps: Probability
+
+
+class BeliefShape(Shape):
+    skill_id: str
+    mean: float
+    variance: float
+
+
+class EvidenceShape(Shape):
+    """`evidence.json`."""
+
+    round: int
+    step: Count
+    checkpoint_id: str
+    rule: str
+    confidence: Probability
+    expected_wrong_keeps: float
+    expected_wrong_drops: float
+    effects: list[EffectEvidenceShape]
+    beliefs: list[BeliefShape]
+
+
 class InclusionShape(Shape):
     skill_id: str
     contribution: float

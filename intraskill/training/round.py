@@ -15,9 +15,10 @@ from typing import Any
 from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.records import EpisodeJob
 from intraskill.core.seeds import stable_seed
+from intraskill.gate.earlier import read_earlier
 from intraskill.gate.interventions import Candidate
 from intraskill.gate.protocol import GateProtocol, measured_here
-from intraskill.gate.result import GateResult, gate_metrics
+from intraskill.gate.result import GateResult, describe_evidence, evidence_record, gate_metrics
 from intraskill.gate.run import run_gate
 from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.metrics import mean, standard_error
@@ -91,19 +92,22 @@ async def gate_initial_bank(run: Run, checkpoint: str) -> Bank:
 async def gate_bank(run: Run, checkpoint: str, index: int, bank: Bank) -> GateResult:
     """Propose, measure, select; the result is on disk and in the metrics."""
     settings = run.settings.gate
-    protocol = GateProtocol(
+    protocol = GateProtocol.of(
+        settings,
         task_ids=run.gate_tasks,
-        budget=settings.budget,
-        estimator=settings.estimator,
         seed=run.settings.seed,
         round_index=index,
         step=run.closing_step(index),
         checkpoint=checkpoint,
         wave_size=run.wave_size,
     )
+    gates = [run.folder.gate_dir(number) for number in range(-1, index)]
+    earlier = read_earlier(gates, bank, settings.drift, rewards="mixed" in protocol.estimators)
     candidates = await _propose(run, index, bank) if index >= 0 else ()
     started = time.monotonic()
-    result = await run_gate(run.runner, bank, candidates, protocol, run.folder.gate_dir(index), run.reporter)
+    result = await run_gate(run.runner, bank, candidates, protocol, run.folder.gate_dir(index), run.reporter, earlier)
+    if (evidence := evidence_record(protocol, result)) is not None:
+        run.reporter.say(describe_evidence(evidence))
     if not result.complete and index >= 0:
         run.reporter.say("gate: some episodes could not be scored twice in a row; the bank stays as it is")
     if result.problem:

@@ -84,7 +84,7 @@ async def test_training_refuses_the_draft_and_takes_the_gated_bank(cold, analyst
     draft = read_bank(tmp_path / "cold" / "draft_bank.json")
     driver = make_driver(tmp_path / "run")
     with pytest.raises(UserError, match="is a draft"):
-        check_run(driver.run.settings, world, draft)
+        check_run(driver.run.settings, world.splits(), draft)
     await start.gate()
     gated = read_bank(tmp_path / "cold" / "selected_skill_bank.json")
     again = RoundDriver(replace(driver.run, bank=gated))

@@ -114,7 +114,7 @@ async def test_a_gate_with_fewer_tasks_than_texts_runs_nothing(world, make_runne
 async def test_an_estimator_without_an_answer_does_not_take_the_others_down(
     world, make_runner, bank, tmp_path, monkeypatch
 ):
-    from intraskill.gate import run as gate
+    from intraskill.gate import judge as gate
 
     def fit(table, estimator):
         if estimator == failing:
