@@ -49,7 +49,7 @@ def preflight(
     from intraskill.assets import model_directory
     from intraskill.backends.slime.arguments import load_slime_settings
     from intraskill.backends.slime.launch import job_arguments, wandb_run_id, write_job_file
-    from intraskill.backends.slime.preflight import Launch, model_sha256, plan, problems
+    from intraskill.backends.slime.preflight import Launch, plan, problems
 
     settings = load_slime_settings(config, overrides)
     run = (runs_dir / settings.name).resolve()
@@ -73,7 +73,7 @@ def preflight(
         for problem in found:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(2)
-    write_job_file(config, overrides, run, environment_url, model_sha256(model_directory(settings.policy.model)))
+    write_job_file(config, overrides, run, environment_url, model_directory(settings.policy.model))
     print(plan(launch).action, wandb_run_id(launch))
 
 

@@ -10,10 +10,8 @@ comparable when they agree in all of it but the three **conditions**: model, che
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from intraskill.assets import bank_path, model_directory
@@ -22,13 +20,12 @@ from intraskill.core.records import EpisodeJob, task_order
 from intraskill.core.seeds import stable_seed
 from intraskill.evaluate.settings import EvalPolicySettings, EvalSettings
 from intraskill.families.base import TaskFamily
+from intraskill.policies.model_files import model_sha256
 from intraskill.policies.openai import check_endpoint
 from intraskill.skills.bank import Bank, read_bank
 from intraskill.storage.store import describe_difference, fingerprint
 
 CONDITIONS = ("model", "checkpoint_id", "skills")
-_NOT_THE_MODEL = frozenset({"state.json"})  # of a training checkpoint
-_TOKENIZER_SUFFIXES = (".json", ".jinja", ".txt", ".model")
 
 
 @dataclass(frozen=True)
@@ -152,16 +149,3 @@ def _model(policy: EvalPolicySettings) -> dict[str, Any]:
         check_endpoint(policy.base_url, policy.extra_body)
         return {"backend": "openai", "name": policy.model}
     return {"backend": "torch", "sha256": model_sha256(model_directory(policy.model)), "dtype": policy.sampler_dtype}
-
-
-def model_sha256(directory: Path) -> str:
-    """Hash over the names and contents of everything a model is made of; needs no torch."""
-    digest = hashlib.sha256()
-    for file in sorted(directory.iterdir()):
-        tokenizer = file.suffix in _TOKENIZER_SUFFIXES and file.name not in _NOT_THE_MODEL
-        if file.is_file() and (tokenizer or file.suffix == ".safetensors"):
-            digest.update(f"{file.name}\0".encode())
-            with file.open("rb") as content:
-                while block := content.read(1 << 22):
-                    digest.update(block)
-    return digest.hexdigest()

@@ -68,6 +68,8 @@ def test_changed_weights_are_another_evaluation(embedded, runs_dir, tiny_model, 
         (copy / file.name).write_bytes(file.read_bytes())
     moved = settings.model_copy(update={"policy": settings.policy.model_copy(update={"model": str(copy)})})
     run_evaluation(moved, runs_dir / settings.name, Reporter(True))  # the same weights in another place
+    (copy / "notes.md").write_text("not a part of the model")
+    run_evaluation(moved, runs_dir / settings.name, Reporter(True))
     data = bytearray((copy / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (copy / "model.safetensors").write_bytes(bytes(data))

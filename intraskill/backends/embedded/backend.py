@@ -6,7 +6,6 @@ The trainer owns the float32 master weights; the sampler holds a copy in its own
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from intraskill.core.progress import Reporter
 from intraskill.core.records import Group, Segment
 from intraskill.objectives.advantages import advantages
 from intraskill.policies.chat import load_chat
+from intraskill.policies.model_files import model_files
 from intraskill.policies.token import TokenPolicy
 from intraskill.settings.models import RunSettings
 from intraskill.storage.run_folder import RunFolder
@@ -101,10 +101,7 @@ class EmbeddedBackend:
         self.version = ""
 
     def identity(self) -> Mapping[str, Any]:
-        weights = hashlib.sha256()
-        for file in sorted(self.model_dir.glob("*.safetensors")):
-            weights.update(file.read_bytes())
-        return {"model_sha256": weights.hexdigest()}
+        return {"model": model_files(self.model_dir)}
 
     def policy(self) -> TokenPolicy:
         policy, step = self.settings.policy, self.folder.read_state().step

@@ -44,13 +44,13 @@ class SlimeRunSettings(RunSettings):
 
 
 class JobSpec(Settings):
-    """What slime's custom configuration file says about us."""
+    """What slime's custom configuration file says about us; `model` holds the hash of each of the model's files."""
 
     settings: Path
     run: Path
     overrides: tuple[str, ...] = ()
     environment_url: str | None = None
-    model_sha256: str
+    model: dict[str, str]
 
 
 def load_slime_settings(path: Path | str, overrides: Sequence[str] = ()) -> SlimeRunSettings:

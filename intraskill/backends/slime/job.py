@@ -39,7 +39,7 @@ from intraskill.policies.chat import load_chat
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
 from intraskill.policies.token import TokenPolicy
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
-from intraskill.storage.store import RunLock, read_json, write_json_atomic
+from intraskill.storage.store import RunLock, fingerprint, read_json, write_json_atomic
 from intraskill.training.driver import RoundDriver
 from intraskill.training.late_gate import complete_gate, lacking_here
 from intraskill.training.open_run import open_run
@@ -181,7 +181,7 @@ class SlimeBackend:
         self.engine = SGLangEngine(
             SGLangServer(
                 url=f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
-                model=spec.model_sha256[:16],
+                model=fingerprint(spec.model)[:16],
                 context_length=settings.slime.context_length,
                 stop_ids=tuple(sorted(self._chat.stop_ids)),
                 concurrency=settings.slime.concurrency,
@@ -193,7 +193,7 @@ class SlimeBackend:
     def identity(self) -> Mapping[str, Any]:
         return {
             "backend": "slime",
-            "model_sha256": self._spec.model_sha256,
+            "model": self._spec.model,
             "context_length": self._settings.slime.context_length,
         }
 

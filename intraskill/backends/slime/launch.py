@@ -16,6 +16,7 @@ import yaml
 from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import CONFIG_KEY, command_line, method_arguments
 from intraskill.backends.slime.preflight import Launch, plan
+from intraskill.policies.model_files import model_files
 from intraskill.report.wandb_sink import wandb_mode
 from intraskill.storage.store import write_bytes_atomic
 
@@ -54,11 +55,9 @@ def job_arguments(launch: Launch, config: Path) -> list[str]:
     return words
 
 
-def write_job_file(
-    config: Path, overrides: Sequence[str], run: Path, environment_url: str | None, model_sha256: str
-) -> Path:
-    """RUN/slime.yaml: the file that `--custom-config-path` names."""
-    job: dict[str, Any] = {"settings": str(config.resolve()), "run": str(run), "model_sha256": model_sha256}
+def write_job_file(config: Path, overrides: Sequence[str], run: Path, environment_url: str | None, model: Path) -> Path:
+    """RUN/slime.yaml: the file that `--custom-config-path` names; `model` is the model's directory."""
+    job: dict[str, Any] = {"settings": str(config.resolve()), "run": str(run), "model": model_files(model)}
     if overrides:
         job["overrides"] = list(overrides)
     if environment_url:

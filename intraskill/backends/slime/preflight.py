@@ -23,6 +23,7 @@ from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.families.registry import open_family
 from intraskill.policies.chat import load_chat
+from intraskill.policies.model_files import model_files, weight_files
 from intraskill.report.wandb_sink import wandb_mode
 from intraskill.skills.bank import read_bank
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
@@ -111,16 +112,6 @@ def checkpoint_step(directory: Path) -> int:
     return int(text) + 1
 
 
-def model_sha256(directory: Path) -> str:
-    """Hash over the model's weight files; part of the run's fingerprint."""
-    digest = hashlib.sha256()
-    for file in sorted(directory.glob("*.safetensors")):
-        with file.open("rb") as weights:
-            while block := weights.read(1 << 24):
-                digest.update(block)
-    return digest.hexdigest()
-
-
 def slime_commit(directory: Path) -> str | None:
     """The commit of a slime checkout; None without git history."""
     done = subprocess.run(
@@ -161,8 +152,7 @@ def _paths(launch: Launch) -> Iterator[str]:
 
 def _model(launch: Launch) -> Iterator[str]:
     directory = model_directory(launch.settings.policy.model)
-    if not any(directory.glob("*.safetensors")):
-        yield f"policy.model: {directory} holds no *.safetensors; give a Hugging Face model directory with its weights"
+    weight_files(directory)
     config = read_json(directory / "config.json")
     positions = config.get("text_config", config).get("max_position_embeddings")
     if positions is not None and positions < launch.settings.slime.context_length:
@@ -234,9 +224,12 @@ def _run_folder(launch: Launch) -> Iterator[str]:
     meaning = recorded["semantic"]
     if meaning.get("bank_sha256", bank.sha256) != bank.sha256:
         yield f"bank: {launch.settings.bank} is not what {launch.run} began with; put it back, or choose another name"
-    weights = model_sha256(model_directory(launch.settings.policy.model))
-    if meaning.get("model_sha256", weights) != weights:
-        yield f"policy.model: its weights are not those {launch.run} began with; put them back, or choose another name"
+    found = model_files(model_directory(launch.settings.policy.model))
+    if exchanged := describe_difference(meaning.get("model", found), found):
+        yield (
+            f"policy.model is not the one {launch.run} began with ({'; '.join(exchanged)}); put it back, or choose "
+            "another name"
+        )
     state = RunFolder(launch.run).read_state()
     if state.opened and not state.finished:
         read_round(RunFolder(launch.run), state.rounds_closed, launch.settings.seed)
@@ -261,7 +254,7 @@ def _wandb(launch: Launch) -> Iterator[str]:
 
 
 def _disk(launch: Launch) -> Iterator[str]:
-    weights = sum(file.stat().st_size for file in model_directory(launch.settings.policy.model).glob("*.safetensors"))
+    weights = sum(file.stat().st_size for file in weight_files(model_directory(launch.settings.policy.model)))
     left = launch.settings.rounds * launch.settings.steps_per_round - checkpoint_step(launch.checkpoints)
     needed = _BYTES_PER_WEIGHT_BYTE * weights * -(-max(0, left) // max(1, launch.save_interval))
     place = next(path for path in (launch.checkpoints, *launch.checkpoints.resolve().parents) if path.exists())

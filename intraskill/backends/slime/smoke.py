@@ -26,7 +26,7 @@ import yaml
 from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import command_line, load_slime_settings
 from intraskill.backends.slime.launch import job_arguments, wandb_run_id, write_job_file
-from intraskill.backends.slime.preflight import Launch, checkpoint_step, model_sha256, plan
+from intraskill.backends.slime.preflight import Launch, checkpoint_step, plan
 from intraskill.backends.slime.smoke_verdict import SmokeFailed, judge
 from intraskill.core.errors import UserError
 from intraskill.storage.run_folder import RunFolder
@@ -145,7 +145,7 @@ def _launch(config: Path, out: Path, slime_dir: Path) -> Launch:
 
 
 def _write_job_file(launch: Launch, config: Path, environment_url: str) -> None:
-    write_job_file(config, (), launch.run, environment_url, model_sha256(model_directory(launch.settings.policy.model)))
+    write_job_file(config, (), launch.run, environment_url, model_directory(launch.settings.policy.model))
 
 
 @contextmanager

@@ -7,11 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from intraskill.assets import model_directory  # noqa: E402
 from intraskill.backends.embedded import backend  # noqa: E402
 from intraskill.cli import main  # noqa: E402
 from intraskill.core.errors import NotFinite, UserError  # noqa: E402
 from intraskill.core.progress import Reporter  # noqa: E402
 from intraskill.settings.models import RunSettings  # noqa: E402
+from intraskill.storage.run_folder import RunFolder, RunState  # noqa: E402
 from intraskill.storage.store import JsonlLog, read_json, write_json_atomic  # noqa: E402
 
 SETTINGS = {
@@ -170,3 +172,20 @@ def test_a_later_break_keeps_the_last_good_checkpoint(settings, finished, tmp_pa
     assert [one.name for one in path.glob("checkpoints/*")] == ["step-0001"]
     backend.train(settings, path, Reporter(quiet=True))
     assert json.dumps(numbers(path)) == json.dumps(numbers(finished))
+
+
+@pytest.mark.parametrize(
+    "name", ["chat_template.jinja", "tokenizer.json", "generation_config.json", "config.json", "model.safetensors"]
+)
+def test_a_model_exchanged_between_a_kill_and_the_resume_is_refused_by_name(settings, tmp_path, name):
+    shutil.copytree(model_directory("builtin:tiny"), tmp_path / "model")
+    policy = settings.policy.model_copy(update={"model": str(tmp_path / "model")})
+    own, path = settings.model_copy(update={"policy": policy}), tmp_path / "run"
+    driver, _ = backend.open_training(own, path, Reporter(quiet=True))
+    driver.run.proposer.close()
+    RunFolder(path).write_state(RunState(opened=True))
+    file = tmp_path / "model" / name
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(UserError, match=rf"model\.{name}: "):
+        backend.open_training(own, path, Reporter(quiet=True))

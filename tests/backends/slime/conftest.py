@@ -98,7 +98,7 @@ class JobKit:
         (self.model / "config.json").write_text("{}")
         (self.model / "model.safetensors").write_bytes(b"weights")
         self.settings = {**SETTINGS, "policy": {**SETTINGS["policy"], "model": str(self.model)}}
-        self.spec = {"run": str(folder / "runs" / "job"), "model_sha256": "0" * 64}
+        self.spec = {"run": str(folder / "runs" / "job"), "model": {"model.safetensors": "0" * 64}}
         self.jobs = []
 
     def args(self, **changes):

@@ -12,6 +12,7 @@ from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.backends.slime.launch import job_arguments, wandb_run_id
 from intraskill.backends.slime.preflight import Launch, checkpoint_step, plan, problems
 from intraskill.core.errors import UserError
+from intraskill.policies.model_files import model_files
 from intraskill.skills.bank import read_bank, write_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
 from intraskill.storage.run_folder import RunFolder, RunState
@@ -155,15 +156,19 @@ def test_other_settings_in_the_same_folder_are_named(launch):
 
 def test_another_bank_or_model_than_the_run_began_with_is_named(launch):
     bank = read_bank(bank_path(launch.settings.bank))
-    weights = preflight.model_sha256(Path(launch.settings.policy.model))
-    RunFolder(launch.run).claim(launch.settings.method(), {"bank_sha256": bank.sha256, "model_sha256": weights})
+    model = Path(launch.settings.policy.model)
+    meaning = {"bank_sha256": bank.sha256, "model": model_files(model)}
+    RunFolder(launch.run).claim(launch.settings.method(), meaning)
     assert problems(launch) == []
-    (Path(launch.settings.policy.model) / "model.safetensors").write_bytes(b"other weights")
+    weights = (model / "model.safetensors").read_bytes()
+    (model / "model.safetensors").write_bytes(b"other weights")
     (problem,) = problems(launch)
-    assert "policy.model: its weights are not those" in problem
+    assert "policy.model is not the one" in problem
+    assert "(model.safetensors: " in problem
+    (model / "model.safetensors").write_bytes(weights)
     path = launch.run / "run.json"
-    path.write_text(path.read_text().replace(bank.sha256, "0" * 64).replace(weights, "0" * 64))
-    assert [problem.split(":")[0] for problem in problems(launch)] == ["bank", "policy.model"]
+    path.write_text(path.read_text().replace(bank.sha256, "0" * 64))
+    assert [problem.split(":")[0] for problem in problems(launch)] == ["bank"]
 
 
 def test_a_bank_or_curriculum_edited_by_hand_is_noticed_before_the_job_starts(launch):
@@ -225,7 +230,7 @@ def test_the_command_writes_the_job_file(launch, tmp_path, capsys):
     from intraskill.backends.slime.launch import write_job_file
 
     config = tmp_path / "c.yaml"
-    path = write_job_file(config, (), launch.run, "http://127.0.0.1:1", "ab")
+    path = write_job_file(config, (), launch.run, "http://127.0.0.1:1", Path(launch.settings.policy.model))
     found = yaml.safe_load(path.read_text())["intraskill"]
     assert found["environment_url"] == "http://127.0.0.1:1"
     assert json.dumps(found).count(str(launch.run)) == 1
