@@ -25,6 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from intraskill.backends.embedded.engine import BatchEngine
 from intraskill.backends.embedded.models import build_model
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.records import Sampling, Segment
-from intraskill.objectives.advantages import advantages
+from intraskill.objectives.advantages import grpo
 from intraskill.settings.models import TrainSettings
 
 TRL_VARIANTS = ("fp32", "bf16_autocast", "bf16_weights")
@@ -71,8 +72,7 @@ class OurStep:
             mask += [1] * len(answer.token_ids) + [0] * len(observed)
             log_probs += [*answer.log_probs, *[0.0] * len(observed)]
         self._engine.close_session(name)
-        advantage = 0.0
-        return Segment(name, group, tuple(ids), tuple(mask), tuple(log_probs), shape.prompt, advantage)
+        return Segment(name, group, tuple(ids), tuple(mask), tuple(log_probs), shape.prompt, (0.0,) * len(ids))
 
     async def _episodes(self, seed: int) -> list[Segment]:
         for index in range(self._shape.episodes):
@@ -87,8 +87,8 @@ class OurStep:
         groups = []
         for first in range(0, len(episodes), self._shape.siblings):
             members = episodes[first : first + self._shape.siblings]
-            values = advantages("grpo")(self._rewards.integers(0, 2, len(members)).astype(float).tolist())
-            groups.append([with_advantage(segment, value) for segment, value in zip(members, values, strict=True)])
+            values = grpo(self._rewards.integers(0, 2, len(members)).astype(float).tolist())
+            groups.append([told(segment, value) for segment, value in zip(members, values, strict=True)])
         self._trainer.step(groups)
         self._engine.load_weights(self._model, str(len(self.train_s)))
         ended = time.perf_counter()
@@ -97,11 +97,8 @@ class OurStep:
         return ended - started
 
 
-def with_advantage(segment: Segment, value: float) -> Segment:
-    return Segment(
-        segment.episode_id, segment.group_index, segment.token_ids, segment.loss_mask, segment.log_probs,
-        segment.prompt_length, value,
-    )  # fmt: skip
+def told(segment: Segment, value: float) -> Segment:
+    return replace(segment, advantages=tuple(value * mask for mask in segment.loss_mask))
 
 
 def run_trl(variant: str, updates: int, shape: Shape, ours: OurStep, repeats: int) -> tuple[list[float], list[float]]:

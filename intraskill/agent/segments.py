@@ -7,7 +7,7 @@ tool schema that changed, a template that re-renders history), a new segment beg
 episode is one segment.
 
 The mask is 1 on sampled ids and nowhere else, and ids and log-probs are taken over as they are: nothing here can
-encode text.
+encode text. Advantages are 0 until an objective sets them.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def _segment(run: list[Turn], episode_id: str, group_index: int) -> Segment:
         loss_mask=tuple(loss_mask),
         log_probs=tuple(log_probs),
         prompt_length=len(run[0].prompt_ids),
+        advantages=(0.0,) * len(token_ids),
     )
 
 

@@ -8,8 +8,8 @@ hold it. Traces are local: they contain reasoning and what users told.
 
 The tools a turn was offered stand with the first step and with every step at which they changed.
 
-What only a trainer needs (ids, masks, log-probs) is a record of its own (`intraskill-tokens-v1`), tied to the trace
-by the episode id, so that a trace never changes with the training code.
+What only a trainer needs (ids, masks, log-probs, advantages) is a record of its own (`intraskill-tokens-v2`), tied to
+the trace by the episode id, so that a trace never changes with the training code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from intraskill.agent.segments import segments
 from intraskill.core.errors import StateCorrupted
 from intraskill.core.records import (
     LIMITS,
@@ -38,7 +37,7 @@ from intraskill.core.records import (
 from intraskill.skills.bank import Chunk
 
 TRACE_SCHEMA = "shopsimrl-episode-v4"
-TOKENS_SCHEMA = "intraskill-tokens-v1"
+TOKENS_SCHEMA = "intraskill-tokens-v2"
 _PRIVATE = frozenset({"goal", "private_goal", "env_idx", "lease_id"})
 # Keys that the traces of every family have; the others are the family's own.
 _RESET = frozenset({"task_id", "task_instruction", "observation", "observation_state"})
@@ -69,20 +68,20 @@ def episode_trace(episode: Episode, provenance: Mapping[str, Any], chunks: Seque
     }
 
 
-def training_record(episode: Episode) -> dict[str, Any]:
-    """The episode's segments. Raises `ValueError` for an episode without token ids."""
-    keep = ("token_ids", "loss_mask", "log_probs", "prompt_length")
+def training_record(episode: Episode, learnt: Sequence[Segment]) -> dict[str, Any]:
+    """What is learnt from the episode: its segments with their advantages."""
+    keep = ("token_ids", "loss_mask", "log_probs", "advantages", "prompt_length")
     return {
         "schema": TOKENS_SCHEMA,
         "episode_id": episode.job.episode_id,
         "job": episode.job.record(),
         "weight_versions": [step.turn.weight_version for step in episode.steps],
-        "segments": [{key: getattr(segment, key) for key in keep} for segment in segments(episode, 0)],
+        "segments": [{key: getattr(segment, key) for key in keep} for segment in learnt],
     }
 
 
 def segments_from_record(record: Mapping[str, Any], group_index: int) -> tuple[Segment, ...]:
-    """The segments of a training record, exactly as `segments` gave them."""
+    """The segments of a training record, exactly as they were learnt from."""
     _expect(record, TOKENS_SCHEMA)
     return tuple(
         Segment(
@@ -92,6 +91,7 @@ def segments_from_record(record: Mapping[str, Any], group_index: int) -> tuple[S
             loss_mask=tuple(stored["loss_mask"]),
             log_probs=tuple(stored["log_probs"]),
             prompt_length=stored["prompt_length"],
+            advantages=tuple(stored["advantages"]),
         )
         for stored in record["segments"]
     )

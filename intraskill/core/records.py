@@ -226,8 +226,8 @@ class Segment:
     """One contiguous token sequence the trainer learns from.
 
     `loss_mask[i]` is 1 exactly where `token_ids[i]` was sampled by the policy; `log_probs[i]` is then its
-    sampled log-prob and 0.0 elsewhere. `prompt_length` counts the leading tokens before the first sampled one
-    (siblings share them). Segments of one episode share `episode_id` and `advantage`.
+    sampled log-prob and `advantages[i]` what the objective tells it, both 0.0 elsewhere. `prompt_length` counts the
+    leading tokens before the first sampled one (siblings share them). Segments of one episode share `episode_id`.
     """
 
     episode_id: str
@@ -236,4 +236,4 @@ class Segment:
     loss_mask: tuple[int, ...]
     log_probs: tuple[float, ...]
     prompt_length: int
-    advantage: float = 0.0
+    advantages: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""From a group's rewards to one advantage per episode.
+"""From a group's rewards to one value per episode.
 
 Siblings saw byte-identical prompts, so their mean reward is the natural baseline: what is left over is what this
 episode did differently. `grpo` also divides by the group's standard deviation, `group_mean` does not. A group whose
@@ -11,20 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from intraskill.core.errors import UserError
-
 Estimator = Callable[[Sequence[float]], list[float]]
 
 NO_SPREAD = 1e-6
 EPSILON = 1e-6
-
-
-def advantages(name: str) -> Estimator:
-    """The estimator called `name`. Raises `UserError` naming the known ones."""
-    known: dict[str, Estimator] = {"grpo": grpo, "group_mean": group_mean}
-    if name not in known:
-        raise UserError(f"train.advantage: unknown estimator {name!r}; choose one of {', '.join(sorted(known))}")
-    return known[name]
 
 
 def grpo(rewards: Sequence[float]) -> list[float]:

@@ -1,21 +1,22 @@
 """Which groups reach the trainer: the 32 -> 16 filter of one step, as a pure state machine.
 
-A group whose eight siblings earned the same reward has no learning signal (its advantages are all 0), and a group
-with an unscorable sibling says nothing about the policy. So a step generates more groups than it trains on and
-judges each as it comes:
+A group that carries no signal (for objectives that compare rewards: all siblings earned the same) teaches nothing, and
+one with an unscorable sibling says nothing about the policy. Which groups carry signal, the objective says. So a step
+generates more groups than it trains on and judges each as it comes:
 
 * unscorable member: always dropped; `technical_limit` such groups in a row stop the run;
-* no reward spread: dropped while more groups remain than are needed, kept once they are all needed, so that a step
+* no signal: dropped while more groups remain than are needed, kept once they are all needed, so that a step
   never pays for a second wave merely because its groups agree;
 * otherwise kept, until the target is reached; what comes later is surplus.
 
 `remaining` = submitted - dropped. Another wave is due when `remaining` falls below the target, up to `max_waves`: then
-the step trains on what it kept. A world in which every group agrees costs exactly one wave and trains on groups whose
-advantages are 0.
+the step trains on what it kept. A world in which every group agrees costs exactly one wave and trains on groups that
+say nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from intraskill.core.errors import TooManyTechnicalFailures
@@ -23,24 +24,24 @@ from intraskill.core.records import Group
 
 Verdict = Literal["kept", "technical", "zero_std", "surplus"]
 
-SPREAD_TOLERANCE = 1e-6  # rewards closer than this are the same reward
-
-
-def reward_spread(group: Group) -> float:
-    """Largest minus smallest reward over the group's episodes."""
-    rewards = [episode.reward for episode in group.episodes]
-    return max(rewards) - min(rewards)
-
 
 class GroupFilter:
     """Judges the groups of one step in the order they are given.
 
-    `target`: groups the trainer wants; `technical_limit`: unscorable groups in a row that stop the run;
-    `technical_run`: such groups already seen in a row before this step; `max_waves`: after so many waves the step has
-    to do with what was kept.
+    `carries_signal`: what the objective says of a scorable group; `target`: groups the trainer wants;
+    `technical_limit`: unscorable groups in a row that stop the run; `technical_run`: such groups already seen in a row
+    before this step; `max_waves`: after so many waves the step has to do with what was kept.
     """
 
-    def __init__(self, target: int, technical_limit: int, technical_run: int = 0, max_waves: int | None = None) -> None:
+    def __init__(
+        self,
+        carries_signal: Callable[[Group], bool],
+        target: int,
+        technical_limit: int,
+        technical_run: int = 0,
+        max_waves: int | None = None,
+    ) -> None:
+        self.carries_signal = carries_signal
         self.target = target
         self.technical_limit = technical_limit
         self.technical_run = technical_run
@@ -78,7 +79,7 @@ class GroupFilter:
         self.technical_run = 0
         if self.complete:
             return "surplus"
-        if reward_spread(group) <= SPREAD_TOLERANCE and self.remaining > self.target:
+        if self.remaining > self.target and not self.carries_signal(group):
             self.dropped += 1
             return "zero_std"
         self.kept += 1

@@ -66,7 +66,7 @@ class TrainSettings(Settings):
     clip_low: float = Field(0.2, ge=0, lt=1, description="a token's probability may fall by this share")
     clip_high: float = Field(0.28, ge=0, description="and rise by this one, before its gradient is cut")
     kl_coef: float = Field(0.0, ge=0, description="weight of the KL penalty against the starting checkpoint; 0 = off")
-    advantage: str = Field("grpo", description="advantage estimator by name")
+    objective: Literal["grpo", "group_mean"] = Field("grpo", description="what a group teaches, by name")
     dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="autocast type; master weights are float32")
     keep_checkpoints: int = Field(1, ge=1, description="step checkpoints kept beside those that end a round")
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from intraskill.agent.trace import episode_trace, training_record
-from intraskill.core.records import Episode, Group
+from intraskill.core.records import Episode, Group, Segment
+from intraskill.objectives.objective import OBJECTIVES, lesson
 from intraskill.rollout.collect import Collected, collect_in_completion_order, collect_in_submission_order
 from intraskill.rollout.filter import GroupFilter
 from intraskill.rollout.groups import GroupPlan, retry_all_wrong, run_group
@@ -31,13 +32,15 @@ from intraskill.training.run import Run
 class StepBatch:
     """One generated step: every finished group with its verdict and triage, and the state once it is finished.
 
-    `checkpoint` names the weights that acted, `retries` are by group index.
+    `checkpoint` names the weights that acted, `retries` are by group index; `lessons` are the kept groups as a trainer
+    sees them.
     """
 
     step: int
     checkpoint: str
     round: Round
     collected: Collected
+    lessons: Sequence[Sequence[Segment]]
     retries: Mapping[int, Episode]
     triages: Sequence[Triage]
     metrics: Mapping[str, float]
@@ -67,7 +70,14 @@ async def generate_step(run: Run, state: RunState, current: Round, checkpoint: s
     async def roll_out(plan: GroupPlan) -> Group:
         return await run_group(run.runner, plan, current.bank, rollout.group_size, seed)
 
-    judge = GroupFilter(rollout.kept_groups, rollout.technical_limit, state.technical_run, rollout.max_waves)
+    objective = OBJECTIVES[run.settings.train.objective]
+    judge = GroupFilter(
+        objective.carries_signal,
+        rollout.kept_groups,
+        rollout.technical_limit,
+        state.technical_run,
+        rollout.max_waves,
+    )
     collect = collect_in_completion_order if rollout.order == "completion" else collect_in_submission_order
     collected = await collect(roll_out, plan_wave, judge)
     stream.give_back([plan.task_id for plan in collected.aborted])
@@ -81,6 +91,7 @@ async def generate_step(run: Run, state: RunState, current: Round, checkpoint: s
         checkpoint=checkpoint,
         round=current,
         collected=collected,
+        lessons=[lesson(group, objective) for group in collected.kept],
         retries=retries,
         triages=triages,
         metrics=metrics | {"timing/rollout_s": time.monotonic() - started},
@@ -109,8 +120,8 @@ def write_step(
         "episodes": [trace(group.index, episode) for group in batch.collected.groups for episode in group.episodes],
         "retries": retried,
         "tokens": [
-            {"step": batch.step, "group_index": group.index, **training_record(episode)}
-            for group in batch.kept
+            {"step": batch.step, "group_index": group.index, **training_record(episode, _of(episode, learnt))}
+            for group, learnt in zip(batch.kept, batch.lessons)
             for episode in group.episodes
         ],
     }
@@ -125,6 +136,10 @@ def write_step(
         ]
     )
     return retried
+
+
+def _of(episode: Episode, learnt: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in learnt if segment.episode_id == episode.job.episode_id]
 
 
 def _trace(episode: Episode, provenance: Mapping[str, Any], bank: Bank) -> dict[str, Any]:

@@ -119,10 +119,14 @@ async def test_an_episode_comes_back_from_its_trace(play, replies, fail_at, sche
 
 async def test_training_extras_come_back_exactly(play):
     episode = await play([SEARCH, "hm", FIRST, BUY], "dynamic")
-    record = stored(training_record(episode))
-    assert record["schema"] == "intraskill-tokens-v1"
+    learnt = [
+        dataclasses.replace(one, advantages=tuple(0.1 * at * mask for at, mask in enumerate(one.loss_mask)))
+        for one in segments(episode, 4)
+    ]
+    record = stored(training_record(episode, learnt))
+    assert record["schema"] == "intraskill-tokens-v2"
     assert record["weight_versions"] == ["step-3"] * 4
-    assert segments_from_record(record, 4) == segments(episode, 4)
+    assert list(segments_from_record(record, 4)) == learnt
     assert "token_ids" not in json.dumps(episode_trace(episode, {}))
 
 

@@ -10,7 +10,7 @@ from intraskill.objectives.weights import attempt_of, token_weights
 
 def segment(group: int, sample: int, mask: tuple[int, ...], task: int = 7) -> Segment:
     size = len(mask)
-    return Segment(f"task-{task}__sample-{sample}", group, tuple(range(size)), mask, (0.0,) * size, 1)
+    return Segment(f"task-{task}__sample-{sample}", group, tuple(range(size)), mask, (0.0,) * size, 1, (0.0,) * size)
 
 
 def test_the_mean_is_over_an_attempts_tokens_and_then_over_attempts() -> None:

@@ -6,13 +6,15 @@ from hypothesis import strategies as st
 
 from intraskill.core.errors import TooManyTechnicalFailures
 from intraskill.core.records import Assignment, Group
-from intraskill.rollout.filter import GroupFilter, reward_spread
+from intraskill.objectives.objective import OBJECTIVES
+from intraskill.rollout.filter import GroupFilter
 
+SIGNAL = OBJECTIVES["grpo"].carries_signal
 MIXED, FLAT, BROKEN = [1.0, 0.0] * 4, [0.1] * 8, [1.0] * 7 + [None]
 
 
 def judge_all(make_group, kinds, target=16, limit=8):
-    judge = GroupFilter(target, limit)
+    judge = GroupFilter(SIGNAL, target, limit)
     judge.submit(len(kinds))
     return judge, [judge.judge(make_group(kind, index)) for index, kind in enumerate(kinds)]
 
@@ -30,8 +32,11 @@ def test_flat_groups_are_dropped_only_while_there_are_more_than_needed(make_grou
     assert judge.complete
 
 
-def test_eight_times_a_tenth_has_no_spread(make_group):
-    assert reward_spread(make_group([0.1] * 8)) == 0.0
+def test_what_carries_signal_is_for_the_objective_to_say(make_group):
+    judge = GroupFilter(lambda group: group.index % 2 == 1, target=2, technical_limit=8)
+    judge.submit(4)
+    verdicts = [judge.judge(make_group(FLAT, index)) for index in range(4)]
+    assert verdicts == ["zero_std", "kept", "zero_std", "kept"]
 
 
 def test_unscorable_groups_are_always_dropped_and_may_cost_another_wave(make_group):
@@ -59,7 +64,7 @@ def test_technical_groups_in_a_row_stop_the_run(make_group):
 
 
 def test_the_row_of_technical_groups_goes_on_across_steps(make_group):
-    judge = GroupFilter(16, 8, technical_run=7)
+    judge = GroupFilter(SIGNAL, 16, 8, technical_run=7)
     judge.submit(32)
     with pytest.raises(TooManyTechnicalFailures):
         judge.judge(make_group(BROKEN))
@@ -94,7 +99,7 @@ def test_a_wave_ends_complete_or_asks_for_another(kinds, target):
         )
         return Group(index, 1, Assignment(index, True, ()), episodes)
 
-    judge = GroupFilter(target, technical_limit=33)
+    judge = GroupFilter(SIGNAL, target, technical_limit=33)
     judge.submit(32)
     verdicts = [judge.judge(group(kind, index)) for index, kind in enumerate(kinds)]
     assert judge.kept <= target

@@ -9,13 +9,11 @@ import asyncio
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from intraskill.agent.segments import segments
 from intraskill.assets import model_directory
 from intraskill.backends.embedded.checkpoint import load_checkpoint, save_checkpoint
 from intraskill.backends.embedded.engine import BatchEngine
@@ -23,8 +21,6 @@ from intraskill.backends.embedded.models import load_model, weights_hash
 from intraskill.backends.embedded.trainer import Trainer
 from intraskill.core.errors import UserError
 from intraskill.core.progress import Reporter
-from intraskill.core.records import Group, Segment
-from intraskill.objectives.advantages import advantages
 from intraskill.policies.chat import load_chat
 from intraskill.policies.model_files import model_files
 from intraskill.policies.token import TokenPolicy
@@ -120,7 +116,7 @@ class EmbeddedBackend:
 
     def learn(self, batch: StepBatch) -> Learnt:
         started = time.monotonic()
-        updates = self.trainer.step([group_segments(group, self.settings.train.advantage) for group in batch.kept])
+        updates = self.trainer.step(batch.lessons)
         trained = time.monotonic()
         save_checkpoint(self.folder.checkpoint_dir(batch.step), self.trainer, self.model_dir, {"step": batch.step})
         self._publish(batch.step)
@@ -148,13 +144,3 @@ class EmbeddedBackend:
         """Hand the trainer's weights to the sampler under a name that says which they are."""
         self.version = f"step-{step:04d}-{weights_hash(self.model)}"
         self.engine.load_weights(self.model, self.version)
-
-
-def group_segments(group: Group, estimator: str) -> list[Segment]:
-    """The trainer's view of one group: every sibling's segments with its group-relative advantage."""
-    values = advantages(estimator)([episode.reward for episode in group.episodes])
-    return [
-        replace(segment, advantage=value)
-        for episode, value in zip(group.episodes, values)
-        for segment in segments(episode, group.index)
-    ]

@@ -43,7 +43,7 @@ class PromptGroup:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """One forward pass. `weights` are each sampled token's share of the loss, `advantages` its episode's."""
+    """One forward pass. `weights` are each sampled token's share of the loss, `advantages` what it is told."""
 
     input_ids: Tensor  # [N]
     positions: Tensor  # [N]
@@ -130,7 +130,7 @@ def _sampled(
             start + at - segment.prompt_length - 1 if at > segment.prompt_length else last_of_prompt,
             segment.token_ids[at],
             segment.log_probs[at],
-            segment.advantage,
+            segment.advantages[at],
             weight,
         )
         for at in range(segment.prompt_length, len(segment.token_ids))

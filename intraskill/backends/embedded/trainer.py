@@ -1,4 +1,4 @@
-"""GRPO on the embedded model: two optimizer updates a step, float32 master weights, bfloat16 arithmetic.
+"""Policy gradients on the embedded model: two optimizer updates a step, float32 master weights, bfloat16 arithmetic.
 
 A step receives the admitted groups in order, cuts them into equal consecutive parts and makes one AdamW update from
 each. The clip compares with the log-probs the sampler recorded, for both updates: the second one is slightly
@@ -87,7 +87,7 @@ class Trainer:
     def _update(self, groups: Sequence[Sequence[Segment]]) -> dict[str, float]:
         """One optimizer update from all sampled tokens of `groups`, or none when they teach nothing."""
         segments = [segment for group in groups for segment in group]
-        weight_of, learns = token_weights(segments), any(segment.advantage for segment in segments)
+        weight_of, learns = token_weights(segments), any(any(segment.advantages) for segment in segments)
         sums: dict[str, float] = {}
         self._optimizer.zero_grad(set_to_none=True)
         everything = sorted((p for group in groups for p in prompt_groups(group)), key=lambda part: part.longest_tail)

@@ -30,7 +30,7 @@ from intraskill.backends.slime.arguments import (
     read_spec,
 )
 from intraskill.backends.slime.metrics import evaluation_metrics, round_rows, step_metrics
-from intraskill.backends.slime.rewards import ESTIMATOR_ARGUMENT
+from intraskill.backends.slime.rewards import OBJECTIVE_ARGUMENT
 from intraskill.backends.slime.timing import BusyClock, TimingLog, timed
 from intraskill.core.errors import IntraSkillError, StateCorrupted, UserError
 from intraskill.core.progress import Reporter
@@ -65,7 +65,7 @@ class Job:
         spec = read_spec(args)
         self.settings = load_slime_settings(spec.settings, spec.overrides)
         check_arguments(args, self.settings)
-        setattr(args, ESTIMATOR_ARGUMENT, self.settings.train.advantage)
+        setattr(args, OBJECTIVE_ARGUMENT, self.settings.train.objective)
         self.args = args
         self._lock = RunLock(spec.run)
         self._lock.__enter__()  # held until the process ends

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from intraskill.objectives.advantages import advantages
+from intraskill.objectives.objective import OBJECTIVES
 
-ESTIMATOR_ARGUMENT = "intraskill_advantage"  # the job puts the settings' estimator name here
+OBJECTIVE_ARGUMENT = "intraskill_objective"  # the job puts the name of the settings' objective here
 
 
 def post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:
     """(raw rewards, advantages), one of each per sample. A group with an unscored member is masked out as a whole."""
-    estimate = advantages(getattr(args, ESTIMATOR_ARGUMENT, "grpo"))
+    estimate = OBJECTIVES[getattr(args, OBJECTIVE_ARGUMENT, "grpo")].estimate
     groups: dict[Any, dict[Any, list[int]]] = {}
     for position, sample in enumerate(samples):
         episode = ("own", position) if sample.rollout_id is None else sample.rollout_id

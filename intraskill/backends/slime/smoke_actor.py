@@ -90,16 +90,20 @@ def groups_of(data: Mapping[str, Any], group_size: int) -> list[list[Segment]]:
     for position in sorted(range(len(data["tokens"])), key=lambda one: data["partition"][one]):
         tokens, length = data["tokens"][position].tolist(), int(data["response_lengths"][position])
         start = len(tokens) - length
+        loss_mask, advantage = (
+            (0,) * start + tuple(data["loss_masks"][position].tolist()),
+            float(data["rewards"][position]),
+        )
         episode = int(data["rollout_ids"][position])
         groups.setdefault(episode // group_size, []).append(
             Segment(
                 episode_id=str(episode),
                 group_index=episode // group_size,
                 token_ids=tuple(tokens),
-                loss_mask=(0,) * start + tuple(data["loss_masks"][position].tolist()),
+                loss_mask=loss_mask,
                 log_probs=(0.0,) * start + tuple(data["rollout_log_probs"][position].tolist()),
                 prompt_length=start,
-                advantage=float(data["rewards"][position]),
+                advantages=tuple(advantage if sampled else 0.0 for sampled in loss_mask),
             )
         )
     return list(groups.values())

@@ -82,7 +82,8 @@ def make_group() -> Callable[..., list[Segment]]:
                 mask += [1] * sampled
             log_probs = tuple(float(-2 - rng.random()) if m else 0.0 for m in mask)
             name, advantage = f"task-7__sample-{sibling}", float(rng.normal())
-            members.append(Segment(name, index, tuple(ids), tuple(mask), log_probs, prompt, advantage))
+            told = tuple(advantage if m else 0.0 for m in mask)
+            members.append(Segment(name, index, tuple(ids), tuple(mask), log_probs, prompt, told))
         return members
 
     return make

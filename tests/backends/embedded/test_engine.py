@@ -39,7 +39,8 @@ async def episode(engine: BatchEngine, name: str, prompt: tuple[int, ...], turns
         mask += [1] * len(answer.token_ids) + [0] * len(observed)
         log_probs += [*answer.log_probs, *[0.0] * len(observed)]
     engine.close_session(name)
-    return Segment(name, group, tuple(ids), tuple(mask), tuple(log_probs), len(prompt), 1.0)
+    told = tuple(map(float, mask))
+    return Segment(name, group, tuple(ids), tuple(mask), tuple(log_probs), len(prompt), told)
 
 
 async def episodes(engine: BatchEngine) -> list[Segment]:

@@ -40,6 +40,11 @@ def settings(**changes: object) -> TrainSettings:
     return TrainSettings(dtype="float32", **changes)  # type: ignore[arg-type]
 
 
+def told(segment: Segment, value: float) -> Segment:
+    """The segment with this advantage on each of its sampled tokens."""
+    return replace(segment, advantages=tuple(value if sampled else 0.0 for sampled in segment.loss_mask))
+
+
 def plain_loss(model: PreTrainedModel, segments: Sequence[Segment]) -> Tensor:
     """One forward per sequence, loss written as the formula says."""
     tokens: dict[tuple[int, str], int] = {}
@@ -54,7 +59,7 @@ def plain_loss(model: PreTrainedModel, segments: Sequence[Segment]) -> Tensor:
         for at, sampled in enumerate(segment.loss_mask):
             if sampled:
                 ratio = torch.exp(log_probs[at - 1, ids[at]] - segment.log_probs[at])
-                gain = torch.minimum(ratio * segment.advantage, ratio.clamp(0.8, 1.28) * segment.advantage)
+                gain = torch.minimum(ratio * segment.advantages[at], ratio.clamp(0.8, 1.28) * segment.advantages[at])
                 total = total - gain / tokens[segment.group_index, segment.episode_id]
     return total / len(tokens)
 
@@ -67,6 +72,7 @@ def forked(group: list[Segment]) -> list[Segment]:
         token_ids=(*first.token_ids, 8, 9, 10, 11),
         loss_mask=(*[0] * len(first.token_ids), 0, 0, 1, 1),
         log_probs=(*[0.0] * len(first.token_ids), 0.0, 0.0, -2.5, -1.5),
+        advantages=(*[0.0] * len(first.token_ids), 0.0, 0.0, 0.7, -1.3),
         prompt_length=len(first.token_ids) + 2,
     )
     return [first, second, *rest]
@@ -115,7 +121,7 @@ def test_an_update_without_signal_is_measured_counted_and_not_made(
     trainer = Trainer(qwen, settings(kl_coef=kl_coef, warmup_updates=9))
     trainer.step([make_group(i, i) for i in range(2)])
     before, moments = [p.detach().clone() for p in qwen.parameters()], copy.deepcopy(trainer.state_dict())
-    flat = [[replace(s, advantage=0.0) for s in make_group(i, i)] for i in range(2)]
+    flat = [[told(s, 0.0) for s in make_group(i, i)] for i in range(2)]
     mixed = trainer.step([flat[0], make_group(5, 5)])
     assert [metrics["train/skipped_updates"] for metrics in mixed] == [1.0, 0.0]
     trainer.load_state_dict(moments)
@@ -135,8 +141,8 @@ def test_an_update_without_signal_is_measured_counted_and_not_made(
 @pytest.mark.parametrize(
     ("poison", "said"),
     [
-        (lambda segment: replace(segment, advantage=math.nan), r"update 1: the loss is nan"),
-        (lambda segment: replace(segment, advantage=math.inf), r"update 1: the loss is (nan|-?inf)"),
+        (lambda segment: told(segment, math.nan), r"update 1: the loss is nan"),
+        (lambda segment: told(segment, math.inf), r"update 1: the loss is (nan|-?inf)"),
         (
             lambda segment: replace(segment, log_probs=tuple(-math.inf if m else 0.0 for m in segment.loss_mask)),
             r"update 1: the loss is (nan|-?inf)",
@@ -147,7 +153,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_move(
     qwen: PreTrainedModel, make_group: MakeGroup, poison: Callable[[Segment], Segment], said: str
 ) -> None:
     before = [p.detach().clone() for p in qwen.parameters()]
-    group = [replace(segment, advantage=-1.0) for segment in make_group(0, 0)]
+    group = [told(segment, -1.0) for segment in make_group(0, 0)]
     with pytest.raises(NotFinite, match=said):
         Trainer(qwen, settings()).step([[poison(group[0]), *group[1:]]])
     assert all(torch.equal(old, new) for old, new in zip(before, qwen.parameters(), strict=True))
@@ -197,7 +203,7 @@ def test_nothing_to_train_on_makes_no_update(qwen: PreTrainedModel, make_group: 
 
 def test_training_raises_the_reward(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
     """Tokens of the good half become likelier, those of the bad half less likely."""
-    group = [replace(s, advantage=1.0 if i % 2 else -1.0) for i, s in enumerate(make_group(0, 5, siblings=6))]
+    group = [told(s, 1.0 if i % 2 else -1.0) for i, s in enumerate(make_group(0, 5, siblings=6))]
     trainer = Trainer(qwen, settings(lr=1e-3, updates_per_step=1))
 
     def gap() -> float:
@@ -241,7 +247,7 @@ def test_kl_penalty_holds_the_policy_near_its_start(make_group: MakeGroup, qwen:
 
 def test_clip_fraction_counts_tokens_the_clip_silenced(qwen: PreTrainedModel, make_group: MakeGroup) -> None:
     group = make_group(0, 5)
-    own = [replace(s, advantage=1.0, log_probs=tuple(_log_probs(qwen, s))) for s in group]
+    own = [replace(told(s, 1.0), log_probs=tuple(_log_probs(qwen, s))) for s in group]
     unlikely = [replace(s, log_probs=tuple(v - 1.0 if v else 0.0 for v in s.log_probs)) for s in own]
     likely = [replace(s, log_probs=tuple(v + 1.0 if v else 0.0 for v in s.log_probs)) for s in own]
     fractions = [

@@ -14,6 +14,7 @@ from slime.utils.types import Sample
 
 from intraskill.backends.slime.rollout import slime_group
 from intraskill.core.records import Assignment, Episode, EpisodeJob, EpisodeStep, Group, Turn
+from intraskill.objectives.objective import OBJECTIVES
 from intraskill.rollout.filter import GroupFilter
 from intraskill.rollout.tasks import TaskStream
 
@@ -50,7 +51,7 @@ async def generate(args, sample, sampling_params):
 
 
 def keep(args, samples, **named):
-    judge = GroupFilter(target=1, technical_limit=8)
+    judge = GroupFilter(OBJECTIVES["grpo"].carries_signal, target=1, technical_limit=8)
     judge.submit(2)
     verdict = judge.judge(replace(group(0, [sample.reward for sample in samples])))
     return DynamicFilterOutput(keep=verdict == "kept", reason=None if verdict == "kept" else verdict)

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intraskill.backends.slime.rewards import ESTIMATOR_ARGUMENT, post_process
+from intraskill.backends.slime.rewards import OBJECTIVE_ARGUMENT, post_process
+from intraskill.backends.slime.samples import group_samples
+from intraskill.objectives.objective import OBJECTIVES, lesson
 
-CENTRED = SimpleNamespace(**{ESTIMATOR_ARGUMENT: "group_mean"})
+CENTRED = SimpleNamespace(**{OBJECTIVE_ARGUMENT: "group_mean"})
 
 
 def sample(group, episode, reward):
@@ -58,19 +60,19 @@ def test_the_cut_into_segments_changes_no_advantage(episodes, draw):
 
 
 def test_both_backends_give_the_same_advantages(recorded):
-    backend = pytest.importorskip("intraskill.backends.embedded.backend")
-    from intraskill.backends.slime.samples import group_samples
-
     turns = [[recorded.turn((1, 2), (3,))], [recorded.turn((1, 2), (4,)), recorded.turn((8, 2, 4), (5,))]]
     groups = [
         recorded.group(i, [recorded.episode(reward, turns[n % 2], sample_id=n) for n, reward in enumerate(rewards)])
         for i, rewards in enumerate([(1.0, 0.0, 0.5, 0.1), (0.0, 0.0, 0.0, 1.0), (0.5, 0.5, 0.5, 0.5)])
     ]
-    embedded = [segment.advantage for group in groups for segment in backend.group_segments(group, "grpo")]
+    lessons = [segment for group in groups for segment in lesson(group, OBJECTIVES["grpo"])]
     samples = [
         sample(fields["group_index"], fields["rollout_id"], fields["reward"])
         for group in groups
         for episode in group_samples(group, 4)
         for fields in episode
     ]
-    assert post_process(SimpleNamespace(), samples)[1] == pytest.approx(embedded, abs=1e-6)
+    values = post_process(SimpleNamespace(), samples)[1]
+    assert [{value} for value in values] == [
+        {told for told, sampled in zip(segment.advantages, segment.loss_mask) if sampled} for segment in lessons
+    ]
