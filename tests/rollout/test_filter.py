@@ -48,7 +48,7 @@ def test_unscorable_groups_are_always_dropped_and_may_cost_another_wave(make_gro
 
 
 def test_after_the_last_wave_none_is_due_however_little_was_kept(make_group):
-    judge = GroupFilter(2, 33, max_waves=2)
+    judge = GroupFilter(SIGNAL, 2, 33, max_waves=2)
     for wave in (1, 2):
         assert judge.wave_due
         judge.submit(2)

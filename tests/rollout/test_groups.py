@@ -1,4 +1,4 @@
-"""Siblings whose environment broke down get a second chance; nobody else does."""
+"""Siblings draw their own luck; those whose environment broke down get a second chance, and nobody else does."""
 
 import asyncio
 
@@ -32,14 +32,27 @@ class Shops(Shop):
 
 @pytest.fixture
 def run(chat, replay_engine, toy_shop):
-    async def go(faults, replies=BUY * 4, size=1, deadline_s=None, engine=None):
+    async def go(faults, replies=BUY * 4, size=1, deadline_s=None, engine=None, plan=PLAN, seed=1):
         source = Shops(toy_shop, faults)
         policy = TokenPolicy(chat, engine or replay_engine(chat, replies))
         limits = EpisodeSettings(10, Sampling(max_tokens=200), "static", deadline_s)
         runner = EpisodeRunner(source, policy, source.prompt("compact"), limits)
-        return await run_group(runner, PLAN, Bank(()), size, seed=1), source
+        return await run_group(runner, plan, Bank(()), size, seed), source
 
     return go
+
+
+async def test_no_two_siblings_of_a_run_share_their_luck(run):
+    """The task that comes round again in another group is attempted anew, not replayed; so it is under another seed."""
+    seen = {}
+    for index, seed in ((3, 1), (4, 1), (3, 2)):
+        plan = GroupPlan(index, PLAN.task_id, Assignment(index, True, ()))
+        group, _ = await run([], BUY * 3, size=3, plan=plan, seed=seed)
+        again, _ = await run([], BUY * 3, size=3, plan=plan, seed=seed)
+        seeds = [episode.job.seed for episode in group.episodes]
+        assert seeds == [episode.job.seed for episode in again.episodes]
+        seen[index, seed] = seeds
+    assert len({one for seeds in seen.values() for one in seeds}) == 9
 
 
 @pytest.mark.parametrize("fault", ["reset", "click[1]"])

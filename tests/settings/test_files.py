@@ -91,6 +91,7 @@ def test_the_laptop_preset_has_the_published_shape():
         ("name: a\ntrain:\n  betas:\n  - 0.9\n  - x\n", 5, 'key train.betas.1: "x" does not fit; write a number'),
         ("name: a\ntrain:\n", 2, "key train: holds nothing where a section is expected; indent its keys"),
         ("name: a\ntrain: 3\n", 2, "key train: holds 3 where a section is expected"),
+        ("name: a\ntrain:\n  objective: grp\n", 3, "key train.objective: \"grp\" is not one of them; write 'grpo' or"),
         ("name: a\nevaluation:\n  greedy: 1\n", 3, "key evaluation.greedy: 1 does not fit; write true or false"),
         (
             "name: a\nreport:\n  wandb: off\n",

@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from intraskill.agent.trace import segments_from_record
 from intraskill.core.errors import UserError
+from intraskill.objectives.advantages import grpo
+from intraskill.objectives.objective import RewardObjective
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.storage.store import JsonlLog, read_json
 
@@ -148,6 +151,82 @@ async def test_a_bank_measured_right_here_is_not_gated_again(make_driver, tmp_pa
         again.run, again.checkpoint = replace(again.run, bank=measured), checkpoint
         await again.open()
         assert again.run.folder.gate_dir(-1).exists() is gated
+
+
+@pytest.mark.parametrize("name", ["groups", "episodes", "retries", "tokens", "metrics"])
+async def test_a_step_is_counted_only_after_all_its_records_are_down(make_driver, killed, monkeypatch, tmp_path, name):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    batch = await driver.generate()
+    append = JsonlLog.append_many
+
+    def dies(log, rows):
+        if log.path.stem == name:
+            raise killed
+        append(log, rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JsonlLog, "append_many", dies)
+        with pytest.raises(killed):
+            driver.commit(batch, [UPDATE], {})
+    assert make_driver(tmp_path).state.step == 0
+
+
+async def test_a_round_is_opened_and_closed_only_after_the_next_one_is_set_up(
+    make_driver, killed, monkeypatch, tmp_path
+):
+    from intraskill.training import driver as drivers
+
+    def dies(*_):
+        raise killed
+
+    driver = make_driver(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(drivers, "prepare_round", dies)
+        with pytest.raises(killed):
+            await driver.open()
+    driver = make_driver(tmp_path)
+    assert not driver.state.opened
+    await driver.open()
+    while not driver.round_due:
+        driver.commit(await driver.generate(), [UPDATE], {})
+    with monkeypatch.context() as patched:
+        patched.setattr(drivers, "prepare_round", dies)
+        with pytest.raises(killed):
+            await driver.close_round()
+    assert make_driver(tmp_path).state.rounds_closed == 0
+
+
+async def test_advantages_stand_with_the_tokens_they_are_for(make_driver, tmp_path):
+    driver = make_driver(tmp_path)
+    await driver.open()
+    batch = await driver.generate()
+    driver.commit(batch, [UPDATE], {})
+    rows = JsonlLog(driver.run.folder.round_dir(0) / "tokens.jsonl").read()
+    stored = [segment for row in rows for segment in segments_from_record(row, row["group_index"])]
+    assert stored == [segment for lesson in batch.lessons for segment in lesson]
+    assert any(any(segment.advantages) for segment in stored)
+    for group, lesson in zip(batch.kept, batch.lessons, strict=True):
+        wanted = grpo([episode.reward for episode in group.episodes])
+        told = {segment.episode_id: set(segment.advantages) - {0.0} for segment in lesson}
+        assert [told[episode.job.episode_id] for episode in group.episodes] == [{v} - {0.0} for v in wanted]
+
+
+async def test_another_objective_keeps_other_groups(make_driver, monkeypatch, tmp_path):
+    """The filter asks the objective: to one that learns from equal rewards no group is flat."""
+    from intraskill.training import step as steps
+
+    class Learner(RewardObjective):
+        def carries_signal(self, group):
+            return True
+
+    flat = make_driver(tmp_path / "grpo")
+    await flat.open()
+    assert "zero_std" in (await flat.generate()).collected.verdicts
+    monkeypatch.setattr(steps, "OBJECTIVES", {"grpo": Learner(grpo)})
+    other = make_driver(tmp_path / "other")
+    await other.open()
+    assert set((await other.generate()).collected.verdicts) == {"kept", "surplus"}
 
 
 async def test_the_rounds_files_are_read_once_and_checked(make_driver, tmp_path, monkeypatch):

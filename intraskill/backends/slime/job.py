@@ -158,7 +158,7 @@ class Job:
         self.engine.pin()
         step = self.driver.state.step
         # Nobody hashes weights that live in the engines: what made them stands for them.
-        weights = self._fingerprint() if step else read_spec(self.args).model_sha256
+        weights = self._fingerprint() if step else fingerprint(read_spec(self.args).model)
         self.driver.checkpoint = f"step-{step:04d}-{weights[:8]}"
         await self.driver.open()
 

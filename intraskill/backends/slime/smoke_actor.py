@@ -90,10 +90,8 @@ def groups_of(data: Mapping[str, Any], group_size: int) -> list[list[Segment]]:
     for position in sorted(range(len(data["tokens"])), key=lambda one: data["partition"][one]):
         tokens, length = data["tokens"][position].tolist(), int(data["response_lengths"][position])
         start = len(tokens) - length
-        loss_mask, advantage = (
-            (0,) * start + tuple(data["loss_masks"][position].tolist()),
-            float(data["rewards"][position]),
-        )
+        loss_mask = (0,) * start + tuple(data["loss_masks"][position].tolist())
+        advantage = float(data["rewards"][position])
         episode = int(data["rollout_ids"][position])
         groups.setdefault(episode // group_size, []).append(
             Segment(

@@ -1,7 +1,9 @@
 """The whole embedded loop in one process: real sampling, real gradients, a small world."""
 
+import asyncio
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -9,12 +11,14 @@ torch = pytest.importorskip("torch")
 
 from intraskill.assets import model_directory  # noqa: E402
 from intraskill.backends.embedded import backend  # noqa: E402
+from intraskill.backends.embedded.lanes import Lanes  # noqa: E402
 from intraskill.cli import main  # noqa: E402
 from intraskill.core.errors import NotFinite, UserError  # noqa: E402
 from intraskill.core.progress import Reporter  # noqa: E402
-from intraskill.settings.models import RunSettings  # noqa: E402
+from intraskill.settings.models import GateSettings, RunSettings  # noqa: E402
 from intraskill.storage.run_folder import RunFolder, RunState  # noqa: E402
 from intraskill.storage.store import JsonlLog, read_json, write_json_atomic  # noqa: E402
+from intraskill.training.round import validate  # noqa: E402
 
 SETTINGS = {
     "name": "small",
@@ -76,6 +80,41 @@ def test_the_weights_move_and_every_group_names_the_ones_it_came_from(finished):
     versions = {row["step"]: row["weight_versions"] for row in groups}
     assert all(len(version) == 1 for version in versions.values())
     assert versions[1] != versions[2]
+
+
+def open_at_step_one(settings, path, **policy):
+    """A run whose round 0 is set up without a gate."""
+    sampling = settings.policy.sampling.model_copy(update=policy)
+    changed = settings.policy.model_copy(update={"sampling": sampling})
+    driver, weights = backend.open_training(settings.model_copy(update={"policy": changed}), path, Reporter(quiet=True))
+    chunks = tuple(replace(chunk, contribution=0.1) for chunk in driver.run.bank.chunks)
+    driver.set_up_round(0, replace(driver.run.bank, chunks=chunks))
+    return driver, weights
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.5])
+def test_the_trainer_scores_at_the_temperature_that_was_sampled_at(settings, tmp_path, temperature):
+    driver, weights = open_at_step_one(settings, tmp_path / "run", temperature=temperature)
+    batch = asyncio.run(driver.generate())
+    driver.run.proposer.close()
+    assert driver.run.runner.settings.sampling.temperature == temperature
+    first = weights.learn(batch).updates[0]
+    assert first["train/train_rollout_logprob_abs_diff"] <= 5e-3
+
+
+def test_a_gate_of_the_published_size_is_one_wave(settings, tmp_path, monkeypatch):
+    driver, weights = open_at_step_one(settings, tmp_path / "run")
+    sizes, sample = [], Lanes.run
+
+    def measured(lanes, requests, version):
+        sizes.append(len(requests))
+        return sample(lanes, requests, version)
+
+    monkeypatch.setattr(Lanes, "run", measured)
+    asyncio.run(validate(driver.run, weights.version, -1, "skill_free", driver.run.runner, ()))
+    driver.run.proposer.close()
+    assert driver.run.wave_size == GateSettings().tasks == 400
+    assert sizes[0] == max(sizes) == settings.gate.tasks
 
 
 def test_a_finished_run_has_nothing_to_do(settings, finished):
