@@ -18,7 +18,7 @@ from intraskill.skills.bank import Bank, Chunk
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPlan:
+class PlannedGroup:
     """A group before it ran: its index in the run, its task, and the chunks all siblings will see."""
 
     index: int
@@ -26,15 +26,15 @@ class GroupPlan:
     assignment: Assignment
 
 
-async def run_group(runner: EpisodeRunner, plan: GroupPlan, bank: Bank, size: int, seed: int) -> Group:
-    """Roll out the plan's siblings together. Sibling seeds depend on (seed, group index, sibling) alone."""
-    chunks = bank.subset(plan.assignment.skill_ids).chunks
+async def run_group(runner: EpisodeRunner, planned: PlannedGroup, bank: Bank, size: int, seed: int) -> Group:
+    """Roll out its siblings together. Sibling seeds depend on (seed, group index, sibling) alone."""
+    chunks = bank.subset(planned.assignment.skill_ids).chunks
     jobs = [
-        EpisodeJob(plan.task_id, sibling, stable_seed("train", seed, plan.index, sibling), "train")
+        EpisodeJob(planned.task_id, sibling, stable_seed("train", seed, planned.index, sibling), "train")
         for sibling in range(size)
     ]
-    episodes = await asyncio.gather(*(_run_sibling(runner, job, chunks, f"group-{plan.index}") for job in jobs))
-    return Group(plan.index, plan.task_id, plan.assignment, tuple(episodes))
+    episodes = await asyncio.gather(*(_run_sibling(runner, job, chunks, f"group-{planned.index}") for job in jobs))
+    return Group(planned.index, planned.task_id, planned.assignment, tuple(episodes))
 
 
 async def _run_sibling(runner: EpisodeRunner, job: EpisodeJob, chunks: Sequence[Chunk], group: str) -> Episode:

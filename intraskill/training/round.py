@@ -145,8 +145,8 @@ async def validate(
     log = JsonlLog(run.folder.gate_dir(index) / f"{condition}.jsonl")
     provenance = {**runner.protocol(), "checkpoint": checkpoint}
     with run.reporter.bar(f"validation: {condition.replace('_', ' ')}", len(jobs)) as bar:
-        plans = [PlannedEpisode(job, tuple(chunks)) for job in jobs]
-        outcomes = await run_jobs(runner, plans, log, provenance, run.wave_size, bar)
+        planned = [PlannedEpisode(job, tuple(chunks)) for job in jobs]
+        outcomes = await run_jobs(runner, planned, log, provenance, run.wave_size, bar)
     _record(run, index, condition, outcomes)
 
 

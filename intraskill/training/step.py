@@ -16,7 +16,7 @@ from intraskill.core.records import Episode, Group, Segment
 from intraskill.objectives.objective import OBJECTIVES, lesson
 from intraskill.rollout.collect import Collected, collect_in_completion_order, collect_in_submission_order
 from intraskill.rollout.filter import GroupFilter
-from intraskill.rollout.groups import GroupPlan, retry_all_wrong, run_group
+from intraskill.rollout.groups import PlannedGroup, retry_all_wrong, run_group
 from intraskill.rollout.metrics import step_metrics
 from intraskill.rollout.tasks import TaskStream
 from intraskill.rollout.triage import Triage, triage
@@ -60,15 +60,15 @@ async def generate_step(run: Run, state: RunState, current: Round, checkpoint: s
         stream.restore(state.stream)
     next_group = state.next_group
 
-    def plan_wave() -> list[GroupPlan]:
+    def next_wave() -> list[PlannedGroup]:
         nonlocal next_group
         indices = range(next_group, next_group + rollout.generated_groups)
         next_group = indices.stop
         tasks = stream.take(len(indices))
-        return [GroupPlan(i, task, draw_assignment(current.curriculum, i)) for i, task in zip(indices, tasks)]
+        return [PlannedGroup(i, task, draw_assignment(current.curriculum, i)) for i, task in zip(indices, tasks)]
 
-    async def roll_out(plan: GroupPlan) -> Group:
-        return await run_group(run.runner, plan, current.bank, rollout.group_size, seed)
+    async def roll_out(planned: PlannedGroup) -> Group:
+        return await run_group(run.runner, planned, current.bank, rollout.group_size, seed)
 
     objective = OBJECTIVES[run.settings.train.objective]
     judge = GroupFilter(
@@ -79,8 +79,8 @@ async def generate_step(run: Run, state: RunState, current: Round, checkpoint: s
         rollout.max_waves,
     )
     collect = collect_in_completion_order if rollout.order == "completion" else collect_in_submission_order
-    collected = await collect(roll_out, plan_wave, judge)
-    stream.give_back([plan.task_id for plan in collected.aborted])
+    collected = await collect(roll_out, next_wave, judge)
+    stream.give_back([planned.task_id for planned in collected.aborted])
     groups = collected.groups
     retries = await retry_all_wrong(run.runner, groups, current.bank, seed)
     triages = [triage(group, retries.get(group.index)) for group in groups]

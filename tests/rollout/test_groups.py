@@ -10,12 +10,12 @@ from intraskill.families.shop.family import Shop
 from intraskill.families.shop.settings import ShopSettings
 from intraskill.policies.scripted import call_text
 from intraskill.policies.token import TokenPolicy
-from intraskill.rollout.groups import GroupPlan, run_group
+from intraskill.rollout.groups import PlannedGroup, run_group
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank
 
 BUY = [call_text("search", query="shelf"), call_text("click", value="1"), call_text("click", value="buy")]
-PLAN = GroupPlan(3, "7", Assignment(3, True, ()))
+PLAN = PlannedGroup(3, "7", Assignment(3, True, ()))
 
 
 class Shops(Shop):
