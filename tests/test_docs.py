@@ -73,7 +73,10 @@ def check_cli(words: list[str]) -> None:
         assert option in shown.stdout, f"{' '.join(words[:2])} has no {option}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash", "run")], ids=lambda page: page.name)
+RUNNABLE = [page for page in PAGES if blocks(page, "bash", "run") or blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
 def test_runnable_blocks_run_as_they_stand(page: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "200"}
     for text in blocks(page, "bash", "run"):
