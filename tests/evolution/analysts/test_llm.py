@@ -243,7 +243,7 @@ async def cards_of(analyst, evolution, case, tmp_path):
     [
         ([PlainTextResponse("down", 503)], "HTTP 503"),
         ([PlainTextResponse("slow down", 429)], "HTTP 429"),
-        ([PlainTextResponse("<html>", 200)], "JSONDecodeError"),
+        ([PlainTextResponse("<html>", 200)], "HTTP 200: <html>"),
         ([JSONResponse({"choices": []})], "gave no chat completion"),
         ([PlainTextResponse("no", 401)], "refuses access"),
         ([PlainTextResponse("no", 404)], "knows no 'm'"),
