@@ -48,8 +48,8 @@ def preflight(
     """
     from intraskill.assets import model_directory
     from intraskill.backends.slime.arguments import load_slime_settings
-    from intraskill.backends.slime.launch import job_arguments, wandb_run_id, write_job_file
-    from intraskill.backends.slime.preflight import Launch, plan, problems
+    from intraskill.backends.slime.launch import run_arguments, wandb_run_id, write_run_file
+    from intraskill.backends.slime.preflight import Launch, problems, remaining
 
     settings = load_slime_settings(config, overrides)
     run = (runs_dir / settings.name).resolve()
@@ -67,14 +67,14 @@ def preflight(
         save_interval=save_interval or settings.steps_per_round,
     )
     if arguments:
-        print("\n".join(job_arguments(launch, config.resolve())))
+        print("\n".join(run_arguments(launch, config.resolve())))
         return
     if found := problems(launch):
         for problem in found:
             print(f"error: {problem}", file=sys.stderr)
         raise typer.Exit(2)
-    write_job_file(config, overrides, run, environment_url, model_directory(settings.policy.model))
-    print(plan(launch).action, wandb_run_id(launch))
+    write_run_file(config, overrides, run, environment_url, model_directory(settings.policy.model))
+    print(remaining(launch).action, wandb_run_id(launch))
 
 
 @slime_app.command()

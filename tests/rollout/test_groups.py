@@ -46,7 +46,7 @@ async def test_no_two_siblings_of_a_run_share_their_luck(run):
     """The task that comes round again in another group is attempted anew, not replayed; so it is under another seed."""
     seen = {}
     for index, seed in ((3, 1), (4, 1), (3, 2)):
-        plan = GroupPlan(index, PLAN.task_id, Assignment(index, True, ()))
+        plan = PlannedGroup(index, PLAN.task_id, Assignment(index, True, ()))
         group, _ = await run([], BUY * 3, size=3, plan=plan, seed=seed)
         again, _ = await run([], BUY * 3, size=3, plan=plan, seed=seed)
         seeds = [episode.job.seed for episode in group.episodes]

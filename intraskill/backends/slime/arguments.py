@@ -1,9 +1,9 @@
 """The two ways in: our settings file, and slime's argument namespace.
 
 A run is described by one YAML file, the same as for the embedded backend with a `slime` section more. slime is told of
-it through `--custom-config-path`, a small YAML file with the single key `intraskill` (`JobSpec`). Everything the file
+it through `--custom-config-path`, a small YAML file with the single key `intraskill` (`RunSpec`). Everything the file
 decides about the method also exists as a slime argument, because slime's own trainer reads it there. `method_arguments`
-is that translation; the launcher passes it on the command line, and `check_arguments` refuses a job whose arguments
+is that translation; the launcher passes it on the command line, and `check_arguments` refuses a start whose arguments
 say anything else, for example because somebody appended `--rollout-top-p 0.9`.
 """
 
@@ -25,7 +25,7 @@ CONFIG_KEY = "intraskill"
 
 
 class SlimeSettings(Settings):
-    """What only a job with inference servers needs to know."""
+    """What only a run with inference servers needs to know."""
 
     context_length: int = Field(24576, ge=64, description="tokens of a whole episode at most; then it is cut")
     episode_timeout_s: float = Field(3600.0, gt=0, description="an episode that takes longer is a technical failure")
@@ -43,7 +43,7 @@ class SlimeRunSettings(RunSettings):
         return RunSettings.model_validate(self.model_dump(exclude={"slime"}))
 
 
-class JobSpec(Settings):
+class RunSpec(Settings):
     """What slime's custom configuration file says about us; `model` holds the hash of each of the model's files."""
 
     settings: Path
@@ -58,14 +58,14 @@ def load_slime_settings(path: Path | str, overrides: Sequence[str] = ()) -> Slim
     return load_settings_as(SlimeRunSettings, path, overrides)
 
 
-def read_spec(args: Any) -> JobSpec:
-    """The job's own part of slime's arguments. Raises `UserError` when slime was started without it."""
+def read_spec(args: Any) -> RunSpec:
+    """The run's own part of slime's arguments. Raises `UserError` when slime was started without it."""
     found = getattr(args, CONFIG_KEY, None)
     if not isinstance(found, Mapping):
         raise UserError(
-            f"--custom-config-path: the file has no `{CONFIG_KEY}` mapping; start the job with launch/four_rounds.sh"
+            f"--custom-config-path: the file has no `{CONFIG_KEY}` mapping; start it with launch/four_rounds.sh"
         )
-    return JobSpec.model_validate(dict(found))
+    return RunSpec.model_validate(dict(found))
 
 
 def method_arguments(settings: SlimeRunSettings) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""slime's data source: the holder of the job, and the hook through which state is saved and loaded.
+"""slime's data source: the holder of the run, and the hook through which state is saved and loaded.
 
 Tasks are drawn by the round driver from its own stream, together with their skill assignments; tasks of aborted groups
 go back to the head of that stream. So slime's way of handing out prompts is not used here and refuses to work, rather
@@ -11,14 +11,14 @@ from typing import Any
 
 from slime.rollout.data_source import DataSource
 
-from intraskill.backends.slime.job import Job
+from intraskill.backends.slime.run import SlimeRun
 
 
 class TaskSource(DataSource):
-    """One per job; `job` is what `rollout.generate_rollout` works with."""
+    """One per process; `run` is what `rollout.generate_rollout` works with."""
 
     def __init__(self, args: Any) -> None:
-        self.job = Job(args)
+        self.run = SlimeRun(args)
 
     def get_samples(self, num_samples: int) -> list[list[Any]]:
         raise RuntimeError(
@@ -29,10 +29,10 @@ class TaskSource(DataSource):
         raise RuntimeError("tasks go back to the round driver's own stream; there is no buffer to add to")
 
     def save(self, rollout_id: int) -> None:
-        self.job.save(rollout_id)
+        self.run.save(rollout_id)
 
     def load(self, rollout_id: int | None = None) -> None:
-        self.job.load(rollout_id)
+        self.run.load(rollout_id)
 
     def __len__(self) -> int:
-        return len(self.job.driver.run.splits.train)
+        return len(self.run.driver.run.splits.train)

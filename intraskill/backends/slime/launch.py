@@ -15,7 +15,7 @@ import yaml
 
 from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import CONFIG_KEY, command_line, method_arguments
-from intraskill.backends.slime.preflight import Launch, plan
+from intraskill.backends.slime.preflight import Launch, remaining
 from intraskill.policies.model_files import model_files
 from intraskill.report.wandb_sink import wandb_mode
 from intraskill.storage.store import write_bytes_atomic
@@ -26,7 +26,7 @@ def wandb_run_id(launch: Launch) -> str:
     return f"{launch.settings.name[:40]}-{hashlib.sha256(str(launch.run).encode()).hexdigest()[:8]}"
 
 
-def job_arguments(launch: Launch, config: Path) -> list[str]:
+def run_arguments(launch: Launch, config: Path) -> list[str]:
     """All words that follow from the run; `config` is the absolute path of its settings file."""
     settings, model = launch.settings, model_directory(launch.settings.policy.model).resolve()
     start = str(launch.model_copy.resolve()) if launch.model_copy else str(model)
@@ -38,7 +38,7 @@ def job_arguments(launch: Launch, config: Path) -> list[str]:
         "save_interval": launch.save_interval,
         "custom_config_path": launch.run / "slime.yaml",
     }
-    method = {**method_arguments(settings), "num_rollout": plan(launch).num_rollout}
+    method = {**method_arguments(settings), "num_rollout": remaining(launch).num_rollout}
     words = command_line({**method, **places})
     words += ["--eval-prompt-data", "validation", str(config)]  # slime wants a data set; the plugin has its own
     if (mode := wandb_mode(settings.report)) != "disabled":
@@ -55,13 +55,13 @@ def job_arguments(launch: Launch, config: Path) -> list[str]:
     return words
 
 
-def write_job_file(config: Path, overrides: Sequence[str], run: Path, environment_url: str | None, model: Path) -> Path:
+def write_run_file(config: Path, overrides: Sequence[str], run: Path, environment_url: str | None, model: Path) -> Path:
     """RUN/slime.yaml: the file that `--custom-config-path` names; `model` is the model's directory."""
-    job: dict[str, Any] = {"settings": str(config.resolve()), "run": str(run), "model": model_files(model)}
+    entry: dict[str, Any] = {"settings": str(config.resolve()), "run": str(run), "model": model_files(model)}
     if overrides:
-        job["overrides"] = list(overrides)
+        entry["overrides"] = list(overrides)
     if environment_url:
-        job["environment_url"] = environment_url
+        entry["environment_url"] = environment_url
     path = run / "slime.yaml"
-    write_bytes_atomic(path, yaml.safe_dump({CONFIG_KEY: job}, sort_keys=False).encode())
+    write_bytes_atomic(path, yaml.safe_dump({CONFIG_KEY: entry}, sort_keys=False).encode())
     return path

@@ -1,8 +1,8 @@
 """Everything that can be checked before a GPU is touched.
 
-A four-round job runs for a day; what would stop it in its tenth minute, or spoil it unnoticed, is looked for here
+Four rounds run for a day; what would stop it in its tenth minute, or spoil it unnoticed, is looked for here
 first. Every check is one function that yields problems; a problem is one line that says what, where and how to mend
-it. `plan` then says what there is to do: train, close the last round only, or nothing.
+it. `remaining` then says what there is to do: train, close the last round only, or nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Remaining:
     """`num_rollout` is slime's argument of that name: the absolute number of steps, 0 to evaluate only."""
 
     action: Literal["train", "close", "done"]
@@ -68,7 +68,7 @@ class Plan:
 
 
 def problems(launch: Launch) -> list[str]:
-    """Every problem found, one line each; empty when the job may start."""
+    """Every problem found, one line each; empty when it may start."""
     checks: tuple[Callable[[Launch], Iterator[str]], ...] = (
         _slime,
         _paths,
@@ -89,16 +89,16 @@ def problems(launch: Launch) -> list[str]:
     return found
 
 
-def plan(launch: Launch) -> Plan:
+def remaining(launch: Launch) -> Remaining:
     """What is left to do, from the last checkpoint and the run folder."""
     settings = launch.settings
     target = settings.rounds * settings.steps_per_round
     step, state = checkpoint_step(launch.checkpoints), RunFolder(launch.run).read_state()
     if state.finished and step >= target:
-        return Plan("done", target, step)
+        return Remaining("done", target, step)
     if step >= target:
-        return Plan("close", 0, step)
-    return Plan("train", target, step)
+        return Remaining("close", 0, step)
+    return Remaining("train", target, step)
 
 
 def checkpoint_step(directory: Path) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from intraskill.objectives.objective import OBJECTIVES
 
-OBJECTIVE_ARGUMENT = "intraskill_objective"  # the job puts the name of the settings' objective here
+OBJECTIVE_ARGUMENT = "intraskill_objective"  # the run puts the name of the settings' objective here
 
 
 def post_process(args: Any, samples: Sequence[Any]) -> tuple[list[float], list[float]]:

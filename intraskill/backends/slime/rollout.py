@@ -11,7 +11,7 @@ from typing import Any
 from slime.rollout.base_types import RolloutFnEvalOutput, RolloutFnTrainOutput
 from slime.utils.types import Sample
 
-from intraskill.backends.slime.job import validation_data
+from intraskill.backends.slime.run import validation_data
 from intraskill.backends.slime.samples import group_samples, prefix_cache
 from intraskill.core.records import Group
 from intraskill.report.wandb_sink import name_axes_of_current_run
@@ -24,9 +24,9 @@ def generate_rollout(
     if getattr(args, "use_wandb", False):
         name_axes_of_current_run()  # slime names its own families only
     if evaluation:
-        rewards, metrics = data_source.job.evaluate(rollout_id)
+        rewards, metrics = data_source.run.evaluate(rollout_id)
         return RolloutFnEvalOutput(data=validation_data(rewards), metrics=metrics)
-    generated = data_source.job.generate(rollout_id)
+    generated = data_source.run.generate(rollout_id)
     groups = [slime_group(group, args.n_samples_per_prompt) for group in generated.groups]
     return RolloutFnTrainOutput(samples=groups, metrics=dict(generated.metrics))
 

@@ -25,8 +25,8 @@ import yaml
 
 from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import command_line, load_slime_settings
-from intraskill.backends.slime.launch import job_arguments, wandb_run_id, write_job_file
-from intraskill.backends.slime.preflight import Launch, checkpoint_step, plan
+from intraskill.backends.slime.launch import run_arguments, wandb_run_id, write_run_file
+from intraskill.backends.slime.preflight import Launch, checkpoint_step, remaining
 from intraskill.backends.slime.smoke_verdict import SmokeFailed, judge
 from intraskill.core.errors import UserError
 from intraskill.storage.run_folder import RunFolder
@@ -71,13 +71,13 @@ def run_smoke(out: Path, model: str, slime_dir: Path, seed: int, stop_after: int
     out.mkdir(parents=True, exist_ok=True)
     config.write_text(yaml.safe_dump(smoke_settings(str(model_directory(model).resolve()), seed), sort_keys=False))
     launch = _launch(config, out, slime_dir)
-    if plan(launch).action == "done":
+    if remaining(launch).action == "done":
         print(f"{launch.run}: finished, nothing to do")
         return
     with ExitStack() as running:
         environment = running.enter_context(_environment(config, out))
         server = running.enter_context(_server(launch, out))
-        _write_job_file(launch, config, environment)
+        _write_run_file(launch, config, environment)
         _job(launch, config, server, out, stop_after, job_path)
     if not stop_after:
         print(f"{judge(RunFolder(launch.run), launch.settings)}\nsmoke run passed")
@@ -85,7 +85,7 @@ def run_smoke(out: Path, model: str, slime_dir: Path, seed: int, stop_after: int
 
 def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, job_path: str) -> None:
     """The slime process; killed after `stop_after` checkpoints if that is not 0."""
-    words = [*job_arguments(launch, config), *_cluster_words(server)]
+    words = [*run_arguments(launch, config), *_cluster_words(server)]
     paths = [job_path, str(launch.slime), os.environ.get("PYTHONPATH", "")]
     environment = {
         **_quiet(),
@@ -100,7 +100,7 @@ def _job(launch: Launch, config: Path, server: str, out: Path, stop_after: int, 
         "RAY_prestart_worker_first_driver": "0",  # idle workers would all import torch at once
     }
     environment.pop("CUDA_VISIBLE_DEVICES", None)  # Ray must see the GPU it was told of
-    command = [sys.executable, "-m", "intraskill.backends.slime.smoke_job", *words]
+    command = [sys.executable, "-m", "intraskill.backends.slime.smoke_process", *words]
     with _process("job", command, environment, out / "job.log") as job:
         while job.poll() is None:
             if stop_after and checkpoint_step(launch.checkpoints) >= stop_after:
@@ -144,8 +144,8 @@ def _launch(config: Path, out: Path, slime_dir: Path) -> Launch:
     )
 
 
-def _write_job_file(launch: Launch, config: Path, environment_url: str) -> None:
-    write_job_file(config, (), launch.run, environment_url, model_directory(launch.settings.policy.model))
+def _write_run_file(launch: Launch, config: Path, environment_url: str) -> None:
+    write_run_file(config, (), launch.run, environment_url, model_directory(launch.settings.policy.model))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Where a job's time goes: `timing.jsonl` in the run folder, one row a stretch of time.
+"""Where a run's time goes: `timing.jsonl` in the run folder, one row a stretch of time.
 
 A training step is spent on **episodes** (anything during which at least one runs, the gate's included), on the
 **plugin**'s own work around them (drawing, filtering, fitting, writing), and **outside** the plugin, where slime

@@ -118,11 +118,11 @@ class JobKit:
         return SimpleNamespace(**values)
 
     def job(self, **changes):
-        from intraskill.backends.slime.job import Job
+        from intraskill.backends.slime.run import SlimeRun
 
         for job in self.jobs:
             job.close()
-        self.jobs = [Job(self.args(**changes))]
+        self.jobs = [SlimeRun(self.args(**changes))]
         return self.jobs[0]
 
 

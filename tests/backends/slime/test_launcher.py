@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from intraskill.backends.slime.arguments import check_arguments, load_slime_settings, method_arguments
-from intraskill.backends.slime.launch import write_job_file
+from intraskill.backends.slime.launch import write_run_file
 from intraskill.backends.slime.preflight import SUPPORTED_SLIME
 from intraskill.storage.run_folder import RunFolder, RunState
 
@@ -288,7 +288,7 @@ def test_the_dry_run_of_the_published_settings_parses_through_slimes_own_parser(
     }
     script = [str(ROOT / "launch" / "four_rounds.sh"), "--dry-run"]
     words = shlex.split(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout)
-    write_job_file(config, (), runs / "qwen35-4b", None, "0" * 64)
+    write_run_file(config, (), runs / "qwen35-4b", None, "0" * 64)
     paths = [os.environ.get("SLIME_JOB_PATH", ""), str(slime), str(megatron), os.environ.get("PYTHONPATH", "")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     parser = [sys.executable, "-c", PARSE]

@@ -9,8 +9,8 @@ import pytest
 from intraskill.assets import bank_path
 from intraskill.backends.slime import preflight
 from intraskill.backends.slime.arguments import SlimeRunSettings
-from intraskill.backends.slime.launch import job_arguments, wandb_run_id
-from intraskill.backends.slime.preflight import Launch, checkpoint_step, plan, problems
+from intraskill.backends.slime.launch import run_arguments, wandb_run_id
+from intraskill.backends.slime.preflight import Launch, checkpoint_step, problems, remaining
 from intraskill.core.errors import UserError
 from intraskill.policies.model_files import model_files
 from intraskill.skills.bank import read_bank, write_bank
@@ -118,9 +118,9 @@ def test_wandb_mode_of_the_environment_comes_before_the_settings(launch, monkeyp
     report = launch.settings.report.model_copy(update={"wandb": "online"})
     quiet = replace(launch, settings=launch.settings.model_copy(update={"report": report}))
     assert problems(quiet) == []
-    assert "--use-wandb" not in job_arguments(quiet, tmp_path / "c.yaml")
+    assert "--use-wandb" not in run_arguments(quiet, tmp_path / "c.yaml")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    words = job_arguments(quiet, tmp_path / "c.yaml")
+    words = run_arguments(quiet, tmp_path / "c.yaml")
     assert words[words.index("--wandb-mode") + 1] == "offline"
 
 
@@ -214,7 +214,7 @@ def test_what_is_left_to_do_follows_from_checkpoint_and_folder(launch, iteration
     if iteration is not None:
         tracker(launch, iteration)
     RunFolder(launch.run).write_state(state)
-    found = plan(launch)
+    found = remaining(launch)
     assert (found.action, found.num_rollout) == (action, num_rollout)
 
 
@@ -227,10 +227,10 @@ def test_a_broken_tracker_file_is_one_line(launch):
 def test_the_command_writes_the_job_file(launch, tmp_path, capsys):
     import yaml
 
-    from intraskill.backends.slime.launch import write_job_file
+    from intraskill.backends.slime.launch import write_run_file
 
     config = tmp_path / "c.yaml"
-    path = write_job_file(config, (), launch.run, "http://127.0.0.1:1", Path(launch.settings.policy.model))
+    path = write_run_file(config, (), launch.run, "http://127.0.0.1:1", Path(launch.settings.policy.model))
     found = yaml.safe_load(path.read_text())["intraskill"]
     assert found["environment_url"] == "http://127.0.0.1:1"
     assert json.dumps(found).count(str(launch.run)) == 1

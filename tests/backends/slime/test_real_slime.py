@@ -61,10 +61,10 @@ def test_the_data_source_hands_out_nothing_behind_the_drivers_back(kit, monkeypa
     from intraskill.backends.slime import data_source
 
     source = data_source.TaskSource(kit.args())
-    kit.jobs.append(source.job)
+    kit.jobs.append(source.run)
     with pytest.raises(RuntimeError, match="round driver"):
         source.get_samples(1)
-    assert len(source) == len(source.job.driver.run.splits.train)
+    assert len(source) == len(source.run.driver.run.splits.train)
 
 
 def test_slimes_entry_point_trains_and_evaluates(kit):
@@ -75,7 +75,7 @@ def test_slimes_entry_point_trains_and_evaluates(kit):
 
     args = kit.args()
     source = TaskSource(args)
-    kit.jobs.append(source.job)
+    kit.jobs.append(source.run)
     source.load(-1)
     started = call_rollout_fn(generate_rollout, args, 0, source, evaluation=True)
     assert started.data["skill_free"]["rewards"]

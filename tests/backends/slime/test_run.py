@@ -267,8 +267,8 @@ def test_a_stale_curriculum_is_noticed(kit):
 
 
 def test_two_jobs_cannot_share_a_run_folder(kit):
-    from intraskill.backends.slime.job import Job
+    from intraskill.backends.slime.run import SlimeRun
 
     kit.job()
     with pytest.raises(UserError, match="in use"):
-        Job(kit.args())
+        SlimeRun(kit.args())

@@ -1,6 +1,6 @@
 """The smoke run's job process: slime's own `train.train`, with another trainer and without Megatron's parser.
 
-    python -m intraskill.backends.slime.smoke_job SLIME_ARGUMENTS
+    python -m intraskill.backends.slime.smoke_process SLIME_ARGUMENTS
 
 slime's arguments are parsed by slime's own parser for them; what Megatron's would add is not needed here.
 """

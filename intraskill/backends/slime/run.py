@@ -1,7 +1,7 @@
-"""The one object that lives as long as a slime job: the round driver and everything it needs.
+"""The one object that lives as long as slime's process: the round driver and everything it needs.
 
-slime calls plain functions with its arguments and the data source. The data source holds the `Job`; so whatever must
-survive from call to call has an owner, and nothing is global.
+slime calls plain functions with its arguments and the data source. The data source holds the `SlimeRun`; so whatever
+must survive from call to call has an owner, and nothing is global.
 
 Where steps are counted. slime trains only after `generate` has returned, and saves only every so many steps. The
 driver's state therefore runs ahead of the checkpoints: a step is committed to the run folder when it has been
@@ -9,8 +9,8 @@ generated, and its state remembered. When slime starts from a checkpoint it tell
 run folder goes back to the state of that step (`load`). Nothing generated later is kept, since the weights it came
 from are gone; a gate that closed a round at that very checkpoint is.
 
-A job that died between a save and its gate is started again at the next step: the round is closed first. A gate that
-could not score every task is tried once more before training goes on from its checkpoint.
+A process that died between a save and its gate is started again at the next step: the round is closed first. A gate
+that could not score every task is tried once more before training goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from intraskill.assets import model_directory
 from intraskill.backends.slime.arguments import (
-    JobSpec,
+    RunSpec,
     SlimeRunSettings,
     check_arguments,
     load_slime_settings,
@@ -58,8 +58,8 @@ class Generated:
     metrics: Mapping[str, float]
 
 
-class Job:
-    """One training job. `args` is slime's namespace; the inference router must be known to it already."""
+class SlimeRun:
+    """One run under slime. `args` is slime's namespace; the inference router must be known to it already."""
 
     def __init__(self, args: Any) -> None:
         spec = read_spec(args)
@@ -80,7 +80,7 @@ class Job:
         if self.driver.state.step != rollout_id:
             raise StateCorrupted(
                 f"{self.folder.path}: slime wants step {rollout_id + 1}, the run folder is at step "
-                f"{self.driver.state.step}; start the job again with launch/four_rounds.sh"
+                f"{self.driver.state.step}; start again with launch/four_rounds.sh"
             )
         with self.timing.plugin(rollout_id + 1, self.clock):
             return self._run(self._generate())
@@ -174,7 +174,7 @@ class SlimeBackend:
 
     wave_size = 400
 
-    def __init__(self, args: Any, spec: JobSpec, settings: SlimeRunSettings) -> None:
+    def __init__(self, args: Any, spec: RunSpec, settings: SlimeRunSettings) -> None:
         self._spec, self._settings = spec, settings
         self.episode_timeout_s = settings.slime.episode_timeout_s
         self._chat = load_chat(model_directory(settings.policy.model))
