@@ -119,8 +119,8 @@ class OpenAIPolicy:
 
     async def _complete(self, request: TurnRequest) -> Turn:
         body = self._body(request)
-        await self._check_system_text(body)
         try:
+            await self._check_system_text(body)
             return await self._ask(body)
         except Refused as refused:
             about_length = isinstance(refused, DoesNotFit) or any(_OUTPUT_LIMIT.finditer(refused.message))

@@ -15,6 +15,7 @@ from intraskill.core.errors import UserError
 from intraskill.core.records import Turn
 from intraskill.policies.retry import Refused
 
+_NOBODY = (401, 403, 404)  # no request of ours would be answered
 Ask = Callable[[dict[str, Any]], Awaitable[Turn]]
 
 
@@ -25,7 +26,10 @@ def has_empty_system(body: dict[str, Any]) -> bool:
 
 
 async def refuse_foreign_text(body: dict[str, Any], ask: Ask) -> None:
-    """Compare two one-token replies to the conversation of `body`. Raises `UserError` when the server adds text."""
+    """Compare two one-token replies to the conversation of `body`. Raises `UserError` when the server adds text.
+
+    Raises `Refused` when it answers nobody with our key or no such model.
+    """
     rest = body["messages"][1:]
     said, empty = (
         {**body, "max_tokens": 1, "messages": [{"role": "system", "content": content}, *rest]} for content in ("x", "")
@@ -33,8 +37,10 @@ async def refuse_foreign_text(body: dict[str, Any], ask: Ask) -> None:
     try:
         longest = (await ask(said)).usage["prompt_tokens"]
         counted = (await ask(empty)).usage["prompt_tokens"]
-    except Refused:  # the episode's own request will tell what is wrong, if anything is
-        return
+    except Refused as refused:
+        if refused.status in _NOBODY:
+            raise
+        return  # the episode's own request will tell what is wrong, if anything is
     if longest and counted > longest:
         raise UserError(
             f"the server of {body['model']!r} writes a text of its own ({counted - longest + 1} tokens or more) where "
