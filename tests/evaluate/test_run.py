@@ -63,6 +63,7 @@ def _some_model(tmp_path, monkeypatch):
     """A model directory that is hashed but never loaded, for runs in waves with a policy of the test's own."""
     (tmp_path / MODEL).mkdir()
     (tmp_path / MODEL / "config.json").write_text("{}")
+    (tmp_path / MODEL / "model.safetensors").write_bytes(b"")  # never loaded: the policy is a stand-in
     monkeypatch.chdir(tmp_path)
 
 
