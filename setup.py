@@ -3,6 +3,7 @@
 from setuptools import find_packages, setup
 
 CORE = [
+    "filelock>=3.12",
     "httpx>=0.27",
     "msgspec>=0.18",
     "numpy>=1.26",
@@ -11,7 +12,6 @@ CORE = [
     "pyyaml>=6.0",
     "rich>=13.0",
     "scipy>=1.11",
-    "stamina>=24.2",
     "starlette>=0.37",
     "statsmodels>=0.14",
     "typer>=0.19",

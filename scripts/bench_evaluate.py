@@ -40,7 +40,9 @@ from intraskill.families.shop.family import Shop, open_shop
 from intraskill.policies.scripted import call_text, turn_of
 from intraskill.rollout.jobs import PlannedEpisode, run_rolling
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.storage.store import JsonlLog, encode, fingerprint
+from intraskill.storage.documents import encode
+from intraskill.storage.fingerprint import fingerprint
+from intraskill.storage.jsonl import JsonlLog
 
 CONCURRENCY = 64
 

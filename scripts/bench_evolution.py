@@ -32,8 +32,9 @@ from intraskill.rollout.jobs import outcome
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import Chunk, read_bank
 from intraskill.stats.paired_record import paired_record, unit_bounds
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import JsonlLog, read_json
 
 CONFIG = "configs/missing_skill.yaml"
 MISSING = "colour"

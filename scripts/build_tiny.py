@@ -42,7 +42,7 @@ from intraskill.policies.chat import ChatTemplate, load_chat, load_tokenizer
 from intraskill.policies.token import TokenPolicy
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Chunk, read_bank
-from intraskill.storage.store import write_json_atomic
+from intraskill.storage.documents import write_json_atomic
 
 ASSETS = Path(__file__).resolve().parent.parent / "intraskill" / "assets"
 VOCABULARY, VOCABULARY_EPISODES = 1100, 3000

@@ -19,7 +19,7 @@ from intraskill.evolution.coldstart import ColdStart
 from intraskill.evolution.proposer import evolution_of, open_analyst, rules_analyst
 from intraskill.families.registry import open_family
 from intraskill.settings.files import load_settings
-from intraskill.storage.store import RunLock
+from intraskill.storage.lock import RunLock
 from intraskill.training.open_run import open_runner
 
 coldstart_app = typer.Typer(help="A first skill bank from nothing.", no_args_is_help=True)

@@ -16,8 +16,8 @@ from intraskill.gate.selection import parse_contributions, select, selection_rec
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import read_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
+from intraskill.storage.documents import read_json
 from intraskill.storage.run_folder import RUN_SCHEMA
-from intraskill.storage.store import read_json
 from intraskill.storage.user_files import read_user_json
 
 gate_app = typer.Typer(help="What each chunk is worth, and which stay.", no_args_is_help=True)

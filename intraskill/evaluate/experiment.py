@@ -27,7 +27,7 @@ from intraskill.evaluate.settings import EvalPolicySettings, EvalSettings, Skill
 from intraskill.evaluate.summarize import summarize
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, write_bank
-from intraskill.storage.store import write_bytes_atomic
+from intraskill.storage.documents import write_bytes_atomic
 
 EXPERIMENT_SCHEMA = "intraskill-experiment-v1"
 

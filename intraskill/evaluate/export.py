@@ -34,7 +34,8 @@ from intraskill.evaluate.episode_table import TOKENS
 from intraskill.families.base import FamilySettings
 from intraskill.families.registry import kind_of
 from intraskill.rollout.episode_numbers import StepNumbers, TraceNumbers, read_numbers
-from intraskill.storage.store import JsonlLog, decode_record, encode, read_json, write_json_atomic
+from intraskill.storage.documents import encode, read_json, write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 
 _PARQUET_ROWS = 20_000  # converted at a time
 _PUBLISHED_PROVENANCE = ("checkpoint", "checkpoint_id", "bank_sha256", "prompt_sha256", "tool_schema", "sampling")
@@ -150,7 +151,7 @@ class _Keeper:
 
     def records(self, logs: Mapping[str, JsonlLog]) -> Iterator[dict[str, Any]]:
         for name, log in logs.items():
-            for trace in log.scan(decode_record):
+            for trace in log.rows():
                 self.read += 1
                 reason = self._refusal(trace)
                 if reason:

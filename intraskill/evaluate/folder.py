@@ -16,7 +16,9 @@ import intraskill
 from intraskill.core.errors import UserError
 from intraskill.core.records import EpisodeJob, stored_task_id
 from intraskill.evaluate.plan import EvalPlan
-from intraskill.storage.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.fingerprint import describe_difference, fingerprint
+from intraskill.storage.jsonl import JsonlLog
 
 MANIFEST_SCHEMA = "intraskill-evaluation-v1"
 

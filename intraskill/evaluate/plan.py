@@ -23,7 +23,7 @@ from intraskill.families.base import TaskFamily
 from intraskill.policies.model_files import model_sha256
 from intraskill.policies.openai import check_endpoint
 from intraskill.skills.bank import Bank, read_bank
-from intraskill.storage.store import describe_difference, fingerprint
+from intraskill.storage.fingerprint import describe_difference, fingerprint
 
 CONDITIONS = ("model", "checkpoint_id", "skills")
 

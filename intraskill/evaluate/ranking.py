@@ -18,9 +18,10 @@ from intraskill.evaluate.policies import embedded_weights
 from intraskill.gate.result import CONTRIBUTIONS_SCHEMA
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import Bank, Chunk
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_documents import GateShape
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import JsonlLog, decode_record, read_json
 
 
 def ranking(run: Path, gate: int, k: int | None, random_seeds: Sequence[int]) -> Experiment:
@@ -69,7 +70,7 @@ def random_subset(ids: Sequence[str], k: int, seed: int) -> list[str]:
 def shown_chunks(masked: JsonlLog, ids: Sequence[str]) -> dict[str, Chunk]:
     """The chunks as a gate's masked run showed them, by id."""
     found: dict[str, Chunk] = {}
-    for trace in masked.scan(decode_record):
+    for trace in masked.rows():
         try:
             for skill in trace["selected_skills"]:
                 if skill["skill_id"] in ids and skill["skill_id"] not in found:

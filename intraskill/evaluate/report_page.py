@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from intraskill.storage.store import write_bytes_atomic, write_json_atomic
+from intraskill.storage.documents import write_bytes_atomic, write_json_atomic
 
 
 @dataclass(frozen=True, slots=True)

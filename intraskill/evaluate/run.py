@@ -22,7 +22,7 @@ from intraskill.families.base import TaskFamily
 from intraskill.families.registry import open_family
 from intraskill.policies.openai import OpenAIPolicy
 from intraskill.rollout.jobs import PlannedEpisode, run_jobs, run_rolling
-from intraskill.storage.store import RunLock
+from intraskill.storage.lock import RunLock
 from intraskill.training.open_run import open_runner
 
 

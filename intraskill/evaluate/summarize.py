@@ -17,7 +17,7 @@ from intraskill.evaluate.episode_table import TOKENS, EpisodeTable, build_table
 from intraskill.evaluate.folder import EvalFolder, manifest_jobs
 from intraskill.families.registry import kind_of
 from intraskill.rollout.episode_numbers import read_numbers
-from intraskill.storage.store import write_json_atomic
+from intraskill.storage.documents import write_json_atomic
 
 SUMMARY_SCHEMA = "intraskill-evaluation-summary-v1"
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from intraskill.core.errors import StateCorrupted
 from intraskill.families.analysis import Abstraction, Card, Channel, PrivilegedAudit
 from intraskill.skills.bank import Chunk
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 CARD_SCHEMA = "intraskill-card-v1"
 

@@ -47,7 +47,9 @@ from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import RunSettings
 from intraskill.skills.bank import Bank, read_bank, write_bank
 from intraskill.stats.paired_record import paired_record, unit_bounds
-from intraskill.storage.store import JsonlLog, describe_difference, fingerprint, read_json, write_json_atomic
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.fingerprint import describe_difference, fingerprint
+from intraskill.storage.jsonl import JsonlLog
 
 SCHEMA = "intraskill-coldstart-v1"
 DRAFT_CHUNKS = 16

@@ -15,9 +15,9 @@ from typing import Any
 
 from intraskill.core.errors import UserError
 from intraskill.skills.bank import Bank, Chunk, read_bank
+from intraskill.storage.documents import read_json
 from intraskill.storage.run_documents import GateShape
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import read_json
 
 _LEFT = {
     "retired": "it does not help",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 LEDGER_SCHEMA = "intraskill-ledger-v1"
 REJECTED = frozenset({"non_positive", "rewrite_loser"})

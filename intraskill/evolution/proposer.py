@@ -49,8 +49,10 @@ from intraskill.gate.result import GateResult
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.settings.models import AnalystSettings, RunSettings
 from intraskill.skills.bank import Bank
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.fingerprint import fingerprint
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import JsonlLog, fingerprint, read_json, write_json_atomic
 
 Merge = Callable[[Sequence[Lesson], Bank], Coroutine[Any, Any, "Groups | None"]]
 Result = TypeVar("Result")

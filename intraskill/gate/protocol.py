@@ -16,7 +16,7 @@ from intraskill.gate.estimators import ESTIMATORS, TWO_RUNS
 from intraskill.rollout.jobs import Outcome
 from intraskill.settings.models import GateSettings
 from intraskill.skills.bank import Bank
-from intraskill.storage.store import fingerprint
+from intraskill.storage.fingerprint import fingerprint
 
 
 @dataclass(frozen=True)

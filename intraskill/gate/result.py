@@ -22,7 +22,7 @@ from intraskill.gate.selection import Selection
 from intraskill.rollout.jobs import Outcome
 from intraskill.rollout.metrics import mean
 from intraskill.skills.bank import Bank, render_chunk, write_bank
-from intraskill.storage.store import write_bytes_atomic, write_json_atomic
+from intraskill.storage.documents import write_bytes_atomic, write_json_atomic
 
 CONTRIBUTIONS_SCHEMA = "intraskill-contributions-v1"
 

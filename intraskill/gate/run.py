@@ -33,7 +33,8 @@ from intraskill.rollout.jobs import Outcome, PlannedEpisode, run_jobs
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank
 from intraskill.skills.curriculum import uniform
-from intraskill.storage.store import JsonlLog, write_json_atomic
+from intraskill.storage.documents import write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 
 EXTRA_LOOKS = 3
 _NOTHING_EARLIER = Earlier()

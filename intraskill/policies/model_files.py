@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 
 from intraskill.core.errors import UserError
-from intraskill.storage.store import fingerprint
+from intraskill.storage.fingerprint import fingerprint
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 _TEXTS = (".json", ".jinja", ".txt", ".model", ".spm", ".tiktoken")  # configuration, tokenizer, template

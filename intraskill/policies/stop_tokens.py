@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.core.errors import UserError
-from intraskill.storage.store import read_json
+from intraskill.storage.documents import read_json
 
 
 def model_stop_ids(directory: Path) -> frozenset[int]:

@@ -15,7 +15,7 @@ from intraskill.core.records import task_order
 from intraskill.report.run_data import RunData, gate_dir
 from intraskill.rollout.jobs import Outcome, completed_outcomes
 from intraskill.stats.paired import paired_difference
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 Z95 = 1.959964
 

@@ -22,7 +22,7 @@ from intraskill.report.plots import Picture, clean, draw_pictures, inline_svg
 from intraskill.report.rounds import RoundSummary, summarize_rounds
 from intraskill.report.run_data import GateFile, RunData, read_run
 from intraskill.report.tables import percent, points
-from intraskill.storage.store import write_bytes_atomic
+from intraskill.storage.documents import write_bytes_atomic
 
 
 def write_report(run_dir: Path | str) -> Path:

@@ -14,8 +14,9 @@ from typing import Any
 from intraskill.core.errors import UserError
 from intraskill.families.registry import kind_of
 from intraskill.skills.bank import bank_record, read_bank
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_documents import CurriculumShape, GateShape, MetricsRow, RunShape, StateShape
-from intraskill.storage.store import JsonlLog, read_json
 
 GATE_SCHEMA = "intraskill-contributions-v1"
 

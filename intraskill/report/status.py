@@ -8,7 +8,7 @@ from typing import Any
 from intraskill.report.rounds import RoundSummary, summarize_rounds
 from intraskill.report.run_data import RunData, read_run
 from intraskill.report.tables import percent, points
-from intraskill.storage.store import lock_holder
+from intraskill.storage.lock import lock_holder
 
 SCHEMA = "intraskill-status-v1"
 

@@ -26,7 +26,8 @@ from intraskill.core.errors import UserError
 from intraskill.report.run_data import GateFile, gate_dir, read_gate
 from intraskill.report.wandb_log import logged_steps
 from intraskill.settings.models import ReportSettings, RunSettings, WandbMode
-from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 
 SCHEMA = "intraskill-wandb-v1"
 

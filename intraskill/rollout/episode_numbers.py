@@ -15,7 +15,7 @@ import msgspec
 from intraskill.agent.trace import TRACE_SCHEMA
 from intraskill.core.errors import StateCorrupted
 from intraskill.core.records import EpisodeJob
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 
 class UsageNumbers(msgspec.Struct, gc=False):
@@ -107,17 +107,7 @@ class TraceNumbers(msgspec.Struct):
 
 def read_numbers(log: JsonlLog) -> Iterator[TraceNumbers]:
     """Every attempt of a trace log in file order. Raises `StateCorrupted` for a record that is no trace."""
-    decoder = msgspec.json.Decoder(TraceNumbers)
-
-    def decode(line: bytes) -> TraceNumbers | None:
-        try:
-            trace = decoder.decode(line)
-        except msgspec.ValidationError as error:
-            raise StateCorrupted(f"{log.path}: a record is no episode trace ({error}); restore the file") from error
-        except msgspec.DecodeError:
-            return None
+    for trace in log.read_as(TraceNumbers):
         if trace.schema != TRACE_SCHEMA:
             raise StateCorrupted(f"{log.path}: expected {TRACE_SCHEMA} records, found {trace.schema!r}")
-        return trace
-
-    return log.scan(decode)
+        yield trace

@@ -31,7 +31,7 @@ from intraskill.core.records import Episode, EpisodeJob
 from intraskill.rollout.episode_numbers import read_numbers
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Chunk
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 
 @dataclass(frozen=True, slots=True)

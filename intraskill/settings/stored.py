@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.settings.models import RunSettings
+from intraskill.storage.documents import read_json
 from intraskill.storage.run_folder import RUN_SCHEMA
-from intraskill.storage.store import problem_of, read_json
 
 
 def open_settings(path: Path) -> RunSettings:
@@ -20,4 +20,11 @@ def open_settings(path: Path) -> RunSettings:
     try:
         return RunSettings.model_validate(found)
     except ValidationError as error:
-        raise StateCorrupted(f"{path / 'run.json'}: settings: {problem_of(error)}; restore the file") from None
+        raise StateCorrupted(f"{path / 'run.json'}: settings: {_problem(error)}; restore the file") from None
+
+
+def _problem(error: ValidationError) -> str:
+    """The first thing a validation found, with its key."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(map(str, first["loc"])) or "the content"
+    return f"{key} is missing" if first["type"] == "missing" else f"{key}: {first['msg']}"

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from intraskill.core.errors import UserError
-from intraskill.storage.store import write_json_atomic
+from intraskill.storage.documents import write_json_atomic
 from intraskill.storage.user_files import read_user_json
 
 SCHEMA = "intraskill-bank-v1"

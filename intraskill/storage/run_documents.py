@@ -1,51 +1,40 @@
-"""What a run folder's files must hold, for whoever reads them back.
-
-A run may be looked at years after it ended, on another machine, after somebody opened a file in an editor. So the
-parts of a file that a reader relies on are checked when it is read, and whatever does not fit is one line that names
-the file, the key and the way out. What readers do not rely on may be missing or new.
-"""
+"""What a run folder's files must hold, as far as whoever reads them back relies on it (`schema.py`)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta, Struct, field
 
-Count = Annotated[int, Field(ge=0)]
-Probability = Annotated[float, Field(ge=0, le=1)]
-
-
-class Shape(BaseModel):
-    """Types are exact: a number in quotes is no number, and NaN is none either."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+Count = Annotated[int, Meta(ge=0)]
+Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
-class EnvironmentShape(Shape):
+class EnvironmentShape(Struct):
     family: str = ""
 
 
-class PolicyShape(Shape):
+class PolicyShape(Struct):
     model: str = ""
 
 
-class SettingsShape(Shape):
+class SettingsShape(Struct):
     rounds: Count = 0
     steps_per_round: Count = 0
-    environment: EnvironmentShape = EnvironmentShape()
-    policy: PolicyShape = PolicyShape()
+    environment: EnvironmentShape = field(default_factory=EnvironmentShape)
+    policy: PolicyShape = field(default_factory=PolicyShape)
 
 
-class RunShape(Shape):
+class RunShape(Struct):
     """`run.json`, as far as a report shows it."""
 
     name: str = ""
-    settings: SettingsShape = SettingsShape()
-    versions: dict[str, Any] = {}
+    settings: SettingsShape = field(default_factory=SettingsShape)
+    versions: dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
 
 
-class StateShape(Shape):
+class StateShape(Struct):
     """`state.json`, as far as a report shows it."""
 
     step: Count = 0
@@ -53,11 +42,10 @@ class StateShape(Shape):
     finished: bool = False
 
 
-class MetricsRow(Shape):
+class MetricsRow(Struct):
     """One row of `metrics.jsonl`: what it is about, and numbers."""
 
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float | None]
+    others: ClassVar[Any] = float | None
 
     kind: str
     round: int
@@ -65,13 +53,13 @@ class MetricsRow(Shape):
     condition: str = ""
 
 
-class StepRow(Shape):
+class StepRow(Struct):
     """One row of a round's logs: the training step it belongs to."""
 
     step: int
 
 
-class LedgerShape(Shape):
+class LedgerShape(Struct):
     """One row of `ledger.jsonl`."""
 
     round: int
@@ -83,7 +71,7 @@ class LedgerShape(Shape):
     cards: list[str]
 
 
-class EffectShape(Shape):
+class EffectShape(Struct):
     """One intervention of a gate; a gate that is not complete has measured none."""
 
     intervention_id: str
@@ -97,19 +85,19 @@ class EffectShape(Shape):
     standard_error_hc3: float | None = None
 
 
-class GateShape(Shape):
+class GateShape(Struct):
     """`contributions.json`."""
 
     round: int
     step: Count
     observations: Count
+    contributions: list[EffectShape]
     estimator: str = ""
     complete: bool = True
     checkpoint_id: str = ""
-    contributions: list[EffectShape]
 
 
-class EffectEvidenceShape(Shape):
+class EffectEvidenceShape(Struct):
     """How well one intervention's effect is known. `mean` and `variance` are what is believed of it."""
 
     intervention_id: str
@@ -123,13 +111,13 @@ class EffectEvidenceShape(Shape):
     helps: Probability
 
 
-class BeliefShape(Shape):
+class BeliefShape(Struct):
     skill_id: str
     mean: float
     variance: float
 
 
-class EvidenceShape(Shape):
+class EvidenceShape(Struct):
     """`evidence.json`."""
 
     round: int
@@ -143,17 +131,17 @@ class EvidenceShape(Shape):
     beliefs: list[BeliefShape]
 
 
-class InclusionShape(Shape):
+class InclusionShape(Struct):
     skill_id: str
     contribution: float
     inclusion_probability: Probability
 
 
-class CurriculumShape(Shape):
+class CurriculumShape(Struct):
     """`curriculum.json`."""
 
-    curriculum_id: str = ""
-    bank_sha256: str | None = None
     q: Probability
     contribution_scale: float
     chunks: list[InclusionShape]
+    curriculum_id: str = ""
+    bank_sha256: str | None = None

@@ -7,25 +7,21 @@ done again from the same state with the same seeds. That is why a run killed at 
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import intraskill
 from intraskill.core.errors import StateCorrupted, UserError
-from intraskill.storage.run_documents import LedgerShape, MetricsRow, StepRow
-from intraskill.storage.store import (
-    JsonlLog,
-    describe_difference,
-    fingerprint,
-    read_json,
-    write_json_atomic,
-)
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.fingerprint import describe_difference, fingerprint
+from intraskill.storage.jsonl import JsonlLog
+from intraskill.storage.run_documents import Count, LedgerShape, MetricsRow, StepRow
+from intraskill.storage.schema import parse, unknown_keys
 
 RUN_SCHEMA = "intraskill-run-v1"
 STATE_SCHEMA = "intraskill-state-v1"
@@ -53,12 +49,12 @@ class RunState:
     of unscorable groups in a row at the end of the last step.
     """
 
-    step: int = 0
-    rounds_closed: int = 0
+    step: Count = 0
+    rounds_closed: Count = 0
     opened: bool = False
     finished: bool = False
-    next_group: int = 0
-    technical_run: int = 0
+    next_group: Count = 0
+    technical_run: Count = 0
     stream: dict[str, Any] = field(default_factory=dict)
 
 
@@ -173,10 +169,6 @@ def parse_state(path: Path) -> RunState:
     """The state in this file. Raises `StateCorrupted` naming the key that does not fit."""
     document = read_json(path, STATE_SCHEMA)
     document.pop("schema")
-    known = {entry.name: type(getattr(RunState(), entry.name)) for entry in fields(RunState)}
-    for key, value in document.items():
-        if key not in known:
-            raise StateCorrupted(f"{path}: {key} is no part of a run's state; restore the file")
-        if type(value) is not known[key] or (known[key] is int and value < 0):
-            raise StateCorrupted(f"{path}: {key} cannot be {json.dumps(value)}; restore the file")
-    return RunState(**document)
+    for key in unknown_keys(document, RunState):
+        raise StateCorrupted(f"{path}: {key} is no part of a run's state; restore the file")
+    return parse(RunState, document, str(path))

@@ -6,8 +6,9 @@ from intraskill.core.errors import UserError
 from intraskill.gate.result import GateResult
 from intraskill.rollout.jobs import completed_outcomes
 from intraskill.skills.bank import Bank, read_bank
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_documents import GateShape
-from intraskill.storage.store import JsonlLog, read_json
 from intraskill.training.driver import RoundDriver
 from intraskill.training.round import evaluate_bank, gate_bank
 from intraskill.training.run import Run

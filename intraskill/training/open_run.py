@@ -26,8 +26,8 @@ from intraskill.gate.design import check_columns
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.settings.models import PolicySettings, RunSettings
 from intraskill.skills.bank import Bank, read_bank
+from intraskill.storage.fingerprint import fingerprint
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import fingerprint
 from intraskill.training.run import Run
 
 

@@ -25,9 +25,10 @@ from intraskill.rollout.metrics import mean, standard_error
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Bank, Chunk, read_bank, write_bank
 from intraskill.skills.curriculum import Curriculum, build_curriculum, curriculum_record, parse_curriculum
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_documents import CurriculumShape
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
 from intraskill.training.run import Run
 
 

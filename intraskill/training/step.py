@@ -22,8 +22,8 @@ from intraskill.rollout.tasks import TaskStream
 from intraskill.rollout.triage import Triage, triage
 from intraskill.skills.bank import Bank
 from intraskill.skills.curriculum import draw_assignment
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_folder import RunState
-from intraskill.storage.store import JsonlLog
 from intraskill.training.round import Round
 from intraskill.training.run import Run
 

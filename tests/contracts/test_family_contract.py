@@ -29,7 +29,7 @@ from intraskill.families.shop.settings import ShopSettings, WorldSettings
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.rollout.episode_numbers import read_numbers
 from intraskill.skills.bank import Chunk
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 CHUNK = Chunk("halve", title="Halve", applies_when="always", procedure=("xylophone",))
 

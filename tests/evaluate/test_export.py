@@ -6,7 +6,7 @@ import pytest
 from intraskill.cli import main
 from intraskill.core.errors import UserError
 from intraskill.evaluate.export import _write_table, conversation_sha256, export_public, export_sft
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 
 def rows(path: Path) -> list[dict]:

@@ -14,7 +14,8 @@ from intraskill.evaluate.folder import EvalFolder
 from intraskill.evaluate.run import run_evaluation
 from intraskill.evaluate.summarize import write_summary
 from intraskill.rollout.jobs import Tally
-from intraskill.storage.store import JsonlLog, lock_holder
+from intraskill.storage.jsonl import JsonlLog
+from intraskill.storage.lock import lock_holder
 
 TINY = Path(__file__).resolve().parents[2] / "intraskill" / "assets" / "tiny" / "config.json"
 

@@ -10,7 +10,7 @@ from intraskill.core.records import EpisodeJob
 from intraskill.evaluate.episode_table import build_table
 from intraskill.evaluate.summarize import summarize
 from intraskill.rollout.episode_numbers import read_numbers
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 PARTS = ("r_strict", "r_loose", "r_att", "r_price")
 

@@ -17,7 +17,8 @@ from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.families.shop.mechanisms import ShopMechanisms
 from intraskill.settings.models import AnalystSettings
 from intraskill.skills.bank import Bank, read_bank, write_bank
-from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from intraskill.evolution.ledger import Ledger, LedgerRow, rejected_texts
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 
 def row(round_index=0, name="online-1", result="selected", operation="ADD", key="k1"):

@@ -14,7 +14,8 @@ from intraskill.evolution.proposer import Proposer, failed_retries, open_propose
 from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.settings.models import AnalystSettings
 from intraskill.skills.bank import Bank, read_bank
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 UPDATE = {"train/loss": 0.5}
 ANALYSIS = ("cards.jsonl", "candidates.json", "summary.json")

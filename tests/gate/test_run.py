@@ -14,7 +14,8 @@ from intraskill.gate.protocol import GateProtocol, check_pairing, measured_here
 from intraskill.gate.run import run_gate
 from intraskill.rollout.jobs import Outcome
 from intraskill.skills.bank import Bank, Chunk
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 
 def outcome(task_id, **changes):

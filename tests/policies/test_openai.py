@@ -13,7 +13,7 @@ from intraskill.core.records import Sampling, Turn, TurnRequest
 from intraskill.families.shop.tools import build_tools
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.retry import Retry
-from intraskill.storage.store import encode
+from intraskill.storage.documents import encode
 
 KEY = "sk-very-secret-value"
 QUICK = Retry(attempts=3, first_s=0.0, cap_s=0.05)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from intraskill.settings.models import RunSettings
-from intraskill.storage.store import JsonlLog, fingerprint, write_json_atomic
+from intraskill.storage.documents import write_json_atomic
+from intraskill.storage.fingerprint import fingerprint
+from intraskill.storage.jsonl import JsonlLog
 
 CHUNKS = {
     "brand-first": ("Put the usual brand into the query", 0.21),

@@ -16,7 +16,8 @@ from intraskill.report.labels import decision
 from intraskill.report.plots import GATES_SHOWN, clean, trailing_mean
 from intraskill.report.rounds import summarize_rounds
 from intraskill.report.run_data import read_gate, read_run
-from intraskill.storage.store import JsonlLog, read_json, write_json_atomic
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 

@@ -13,7 +13,8 @@ from intraskill.cli import main
 from intraskill.core.errors import StateCorrupted, UserError
 from intraskill.report.status import render_status, status
 from intraskill.report.tables import round_table
-from intraskill.storage.store import RunLock, read_json, write_json_atomic
+from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.lock import RunLock
 
 
 def shown(renderable: object, width: int = 140) -> str:
@@ -129,9 +130,9 @@ def test_a_folder_that_is_no_run_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("state.json", '{"schema": "intraskill-state-v1", "step": "x"}', "step: Input should be a valid integer"),
-        ("run.json", '{"schema": "intraskill-run-v1", "settings": [1]}', "settings is no object"),
-        ("metrics.jsonl", '{"kind": "step", "step": "x"}\n', "metrics.jsonl:1: round is missing"),
+        ("state.json", '{"schema": "intraskill-state-v1", "step": "x"}', "step: expected a whole number, got a text"),
+        ("run.json", '{"schema": "intraskill-run-v1", "settings": [1]}', "settings: expected an object, got a list"),
+        ("metrics.jsonl", '{"kind": "step", "step": 1}\n', "metrics.jsonl:1: round is missing"),
     ],
 )
 def test_a_file_edited_by_hand_is_named(make_run: Callable, file: str, content: str, message: str) -> None:

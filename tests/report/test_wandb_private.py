@@ -7,7 +7,8 @@ import pytest
 from intraskill.report.wandb_log import raw_records
 from intraskill.report.wandb_sink import WandbSink
 from intraskill.settings.models import RunSettings
-from intraskill.storage.store import JsonlLog, write_json_atomic
+from intraskill.storage.documents import write_json_atomic
+from intraskill.storage.jsonl import JsonlLog
 
 SECRET = "norvik-oak-shelf-100200300400"
 ALLOWED = {"contributions.json", "selected_skill_bank.json", "selected_skill.md", "candidates.json"}

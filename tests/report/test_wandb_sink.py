@@ -112,7 +112,7 @@ def test_kills_at_random_moments_lose_no_row_and_repeat_none(make_run: Callable)
         from pathlib import Path
         from intraskill.settings.models import RunSettings
         from intraskill.report.wandb_sink import WandbSink
-        from intraskill.storage.store import JsonlLog
+        from intraskill.storage.jsonl import JsonlLog
         log = JsonlLog({str(builder.metrics.path)!r})
         sink = WandbSink({str(builder.path)!r}, RunSettings(name="demo"))
         sink.push()

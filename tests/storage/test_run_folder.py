@@ -34,11 +34,12 @@ def test_a_folder_with_work_stays_with_its_settings(tmp_path: Path, work: str) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": "x"}, 'step cannot be "x"'),
-        ({"step": None}, "step cannot be null"),
-        ({"rounds_closed": -1}, "rounds_closed cannot be -1"),
-        ({"finished": 1}, "finished cannot be 1"),
-        ({"stream": []}, r"stream cannot be \[\]"),
+        ({"step": "x"}, "step: expected a whole number, got a text"),
+        ({"step": None}, "step: expected a whole number, got null"),
+        ({"step": True}, "step: expected a whole number, got true or false"),
+        ({"rounds_closed": -1}, "rounds_closed: expected a whole number >= 0"),
+        ({"finished": 1}, "finished: expected true or false, got a whole number"),
+        ({"stream": []}, "stream: expected an object, got a list"),
         ({"stage": 2}, "stage is no part"),
     ],
 )

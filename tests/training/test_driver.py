@@ -10,7 +10,8 @@ from intraskill.core.errors import UserError
 from intraskill.objectives.advantages import grpo
 from intraskill.objectives.objective import RewardObjective
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 UPDATE = {"train/loss": 0.5}
 
@@ -260,7 +261,7 @@ async def test_the_rounds_files_are_read_once_and_checked(make_driver, tmp_path,
             "curriculum.json",
             '"inclusion_probability": ',
             '"inclusion_probability": 7',
-            "inclusion_probability: Input should",
+            "inclusion_probability: expected a number",
         ),
         ("curriculum.json", '"q": ', '"p": ', "curriculum.json: q is missing"),
     ],

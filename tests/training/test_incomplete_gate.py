@@ -8,7 +8,8 @@ from intraskill.core.errors import EnvironmentUnavailable, IntraSkillError, User
 from intraskill.evolution.proposer import open_proposer
 from intraskill.families.shop.family import Shop
 from intraskill.skills.bank import read_bank
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.training.late_gate import complete_gate
 
 UPDATE = {"train/loss": 0.5}

@@ -10,8 +10,8 @@ from intraskill.core.progress import Reporter
 from intraskill.settings.files import load_settings
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import write_bank
+from intraskill.storage.documents import read_json
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import read_json
 from intraskill.training.open_run import check_run, open_run
 
 

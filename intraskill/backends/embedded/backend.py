@@ -25,8 +25,8 @@ from intraskill.policies.chat import load_chat
 from intraskill.policies.model_files import model_files
 from intraskill.policies.token import TokenPolicy
 from intraskill.settings.models import RunSettings
+from intraskill.storage.lock import RunLock
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import RunLock
 from intraskill.training.driver import RoundDriver
 from intraskill.training.late_gate import complete_gate as complete_late_gate
 from intraskill.training.loop import Learnt, Observer, Unobserved, run_to_end

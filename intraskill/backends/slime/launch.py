@@ -18,7 +18,7 @@ from intraskill.backends.slime.arguments import CONFIG_KEY, command_line, method
 from intraskill.backends.slime.preflight import Launch, remaining
 from intraskill.policies.model_files import model_files
 from intraskill.report.wandb_sink import wandb_mode
-from intraskill.storage.store import write_bytes_atomic
+from intraskill.storage.documents import write_bytes_atomic
 
 
 def wandb_run_id(launch: Launch) -> str:

@@ -26,8 +26,10 @@ from intraskill.policies.chat import load_chat
 from intraskill.policies.model_files import model_files, weight_files
 from intraskill.report.wandb_sink import wandb_mode
 from intraskill.skills.bank import read_bank
+from intraskill.storage.documents import read_json
+from intraskill.storage.fingerprint import describe_difference
+from intraskill.storage.lock import lock_holder
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
-from intraskill.storage.store import describe_difference, lock_holder, read_json
 from intraskill.training.open_run import check_run
 from intraskill.training.round import read_round
 

@@ -23,7 +23,7 @@ from intraskill.backends.slime.arguments import load_slime_settings, read_spec
 from intraskill.backends.slime.preflight import checkpoint_step
 from intraskill.backends.slime.timing import TimingLog
 from intraskill.core.records import Segment
-from intraskill.storage.store import write_bytes_atomic
+from intraskill.storage.documents import write_bytes_atomic
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from intraskill.backends.slime.arguments import SlimeRunSettings
 from intraskill.backends.slime.timing import TimingLog, overhead
 from intraskill.core.errors import IntraSkillError
 from intraskill.families.registry import DEFAULT
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import JsonlLog
 
 NOISE_SE = 3.0  # standard errors by which success may fall without meaning anything
 Row = Mapping[str, Any]

@@ -17,7 +17,7 @@ from pathlib import Path
 from intraskill.core.records import Episode, EpisodeJob
 from intraskill.rollout.runner import EpisodeRunner
 from intraskill.skills.bank import Chunk
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 PARTS = ("train", "save", "weights")  # of the outside
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from intraskill.evolution.cards import card_record
 from intraskill.evolution.firewall import held_back, release
 from intraskill.families.analysis import Analyst, Card, Case, Facts, no_proposal
-from intraskill.storage.store import encode
+from intraskill.storage.documents import encode
 
 
 async def checked_card(analyst: Analyst, case: Case, facts: Facts) -> Card:

@@ -16,8 +16,9 @@ from intraskill.cli import main  # noqa: E402
 from intraskill.core.errors import NotFinite, UserError  # noqa: E402
 from intraskill.core.progress import Reporter  # noqa: E402
 from intraskill.settings.models import GateSettings, RunSettings  # noqa: E402
+from intraskill.storage.documents import read_json, write_json_atomic  # noqa: E402
+from intraskill.storage.jsonl import JsonlLog  # noqa: E402
 from intraskill.storage.run_folder import RunFolder, RunState  # noqa: E402
-from intraskill.storage.store import JsonlLog, read_json, write_json_atomic  # noqa: E402
 from intraskill.training.round import validate  # noqa: E402
 
 SETTINGS = {

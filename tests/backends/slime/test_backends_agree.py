@@ -17,7 +17,8 @@ from intraskill.backends.slime.samples import group_samples
 from intraskill.backends.slime.smoke import smoke_settings
 from intraskill.core.records import EpisodeJob
 from intraskill.rollout.runner import EpisodeRunner
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 pytestmark = pytest.mark.timeout(600)
 SIBLINGS, STEPS = 3, 2

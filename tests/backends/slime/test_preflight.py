@@ -15,8 +15,8 @@ from intraskill.core.errors import UserError
 from intraskill.policies.model_files import model_files
 from intraskill.skills.bank import read_bank, write_bank
 from intraskill.skills.curriculum import build_curriculum, curriculum_record
+from intraskill.storage.documents import write_json_atomic
 from intraskill.storage.run_folder import RunFolder, RunState
-from intraskill.storage.store import write_json_atomic
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from intraskill.cli import main
 from intraskill.core.errors import EnvironmentUnavailable, StateCorrupted, TooManyTechnicalFailures, UserError
-from intraskill.storage.store import JsonlLog
+from intraskill.storage.jsonl import JsonlLog
 
 
 def groups_of(job) -> list[tuple]:

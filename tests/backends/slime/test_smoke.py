@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from intraskill.skills.curriculum import draw_assignment, parse_curriculum
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 pytestmark = [pytest.mark.slime, pytest.mark.slow, pytest.mark.timeout(3600)]
 KEY = "secret-key-of-a-test"

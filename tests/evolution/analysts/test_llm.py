@@ -22,8 +22,9 @@ from intraskill.policies.retry import Retry
 from intraskill.policies.token import TokenPolicy
 from intraskill.settings.models import AnalystSettings
 from intraskill.skills.bank import Bank
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.run_folder import RunFolder
-from intraskill.storage.store import JsonlLog, read_json
 
 QUICK = Retry(attempts=3, first_s=0.0, cap_s=0.05)
 KEY = "sk-do-not-tell"

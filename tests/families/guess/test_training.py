@@ -13,7 +13,8 @@ from intraskill.backends.embedded.tiny import build_tokenizer
 from intraskill.cli import main
 from intraskill.evaluate.export import export_public
 from intraskill.skills.bank import Bank, Chunk, write_bank
-from intraskill.storage.store import JsonlLog, read_json
+from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 LARGEST, BUDGET = 33, 8
 

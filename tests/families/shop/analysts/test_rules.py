@@ -9,7 +9,7 @@ from intraskill.families.shop.analysts import repair
 from intraskill.families.shop.analysts.needs import can_succeed
 from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.skills.bank import Bank
-from intraskill.storage.store import encode
+from intraskill.storage.documents import encode
 
 
 @pytest.fixture
