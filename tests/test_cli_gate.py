@@ -79,6 +79,14 @@ def test_a_table_of_runs_can_be_fitted_by_every_estimator(run):
         assert out["coefficients"]["a"] == pytest.approx(1.0, abs=0.3)
 
 
+def test_power_answers_before_a_run(run):
+    code, out, err = run("gate", "power", "--tasks", "100", "--chunks", "3", "--rewrites", "1")
+    assert (code, err, out["tasks"], len(out["gates"])) == (0, "", 100, 5)
+    code, _, err = run("gate", "power", "--tasks", "3")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "too few to tell 6 chunks apart" in err
+
+
 @pytest.mark.parametrize("estimator", ["mean_delta", "adjusted"])
 def test_other_estimators_can_be_chosen(run, estimator):
     observations = OBSERVATIONS | {"bare": [1, 0, 0, 0]}
@@ -149,6 +157,7 @@ def test_wrong_usage_is_exit_code_2(run):
     ("command", "parts"),
     [
         (("gate", "fit"), ['"interventions": [id', '"standard_errors_hc3": {id', '"rank": r']),
+        (("gate", "power"), ['"largest_standard_error": number', '"leaves_useful_undecided": p']),
         (("gate", "select"), ['"logical_chunk_id": id', '"replacement_winners":', "rewrite_loser | non_positive"]),
         (
             ("curriculum", "build"),

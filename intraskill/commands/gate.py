@@ -12,6 +12,7 @@ from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.extras import needing
 from intraskill.core.progress import Reporter
 from intraskill.gate.estimators import ESTIMATORS, fit_file
+from intraskill.gate.power import Question, power
 from intraskill.gate.selection import parse_contributions, select, selection_record
 from intraskill.settings.stored import open_settings
 from intraskill.skills.bank import read_bank
@@ -78,6 +79,32 @@ def gate_select(
     """
     rows = _naming(contributions, parse_contributions, read_user_json(contributions))
     print_json(selection_record(_naming(contributions, select, rows, budget)))
+
+
+@gate_app.command("power")
+def gate_power(
+    tasks: int = typer.Option(400, min=1, help="Validation tasks."),
+    chunks: int = typer.Option(6, min=0, help="Chunks of the bank."),
+    additions: int = typer.Option(0, min=0, help="New chunks beside them."),
+    rewrites: int = typer.Option(0, min=0, help="New wordings of chunks of the bank."),
+    success: float = typer.Option(0.5, help="Success rate."),
+    correlation: float = typer.Option(0.3, help="Correlation of two rewards of one task."),
+    confidence: float = typer.Option(0.9, help="What gate.rule evidence asks for."),
+    effect: float = typer.Option(0.05, help="A useful chunk's effect on the reward."),
+) -> None:
+    """What a gate of this size could see, before it is run.
+
+    For both designs and every estimator: the standard error of an effect, the smallest effect that is found with
+    80 % power, and how often a worthless chunk is kept and a useful one dropped under either rule.
+
+    \b
+    Out: {"tasks": n, .. the other options ..,
+          "gates": [{"design": "published" | "foldover", "estimator": name, "episodes": n,
+                     "standard_error": mean over the texts, "largest_standard_error": number,
+                     "published": {"detects": effect, "keeps_worthless": p, "drops_useful": p},
+                     "evidence": {.., "leaves_useful_undecided": p}}, ..]}
+    """
+    print_json(power(Question(tasks, chunks, additions, rewrites, success, correlation, confidence, effect)))
 
 
 @gate_app.command("complete")

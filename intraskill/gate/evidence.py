@@ -117,7 +117,7 @@ def smallest_effect(standard_error: float, spread: float, confidence: float) -> 
     Shrinking divides the z-score that is asked for by the root of the estimate's reliability. `confidence` .5 is the
     published rule: the sign alone.
     """
-    reliability = spread**2 / (spread**2 + standard_error**2) if spread else 1.0
+    reliability = 1 / (1 + (standard_error / spread) ** 2) if spread else 1.0
     asked = _NORMAL.inv_cdf(confidence) / math.sqrt(reliability) if confidence != 0.5 else 0.0
     return standard_error * (asked + _NORMAL.inv_cdf(POWER))
 

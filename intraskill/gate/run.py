@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from intraskill.core.progress import Reporter
 from intraskill.core.records import EpisodeJob
@@ -77,7 +78,7 @@ class _Gate:
     reporter: Reporter
     runs: dict[str, tuple[Outcome, ...]] = field(default_factory=dict)
     shown: dict[str, Sequence[Mask]] = field(default_factory=dict)
-    extra: list[tuple[Sequence[str], Masks]] = field(default_factory=list)
+    assignments: dict[str, Any] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -107,7 +108,7 @@ class _Gate:
         tasks = [ranked[(start + i) % len(ranked)] for i in range(min(size, len(ranked)))]
         decided = [slot[0] for slot in slots(self.pool) if not set(slot) & set(undecided)]
         drawn = draw_mirrored(slots(self.pool), tasks, f"{protocol.name}/extra-{look}", decided)
-        self.extra.append((tasks, drawn))
+        self._write_assignments(drawn, f"extra-{look}", tasks)
         for kind, masks in (("masked", drawn.masks), ("mirror", drawn.mirrors)):
             run = await self._run(f"extra-{look}-{kind}", tasks, masks, look)
             check_conditions(self.runs["bare"], run)
@@ -137,15 +138,16 @@ class _Gate:
         self.runs[name], self.shown[name] = run, masks
         return run
 
-    def _write_assignments(self, drawn: Masks) -> None:
-        record = {
-            "interventions": [item.intervention_id for item in self.pool],
-            "task_ids": self.protocol.task_ids,
-            "masks": drawn.masks,
-        }
+    def _write_assignments(self, drawn: Masks, part: str = "", tasks: Sequence[str] = ()) -> None:
+        """Put down what will be shown to whom; the extra parts of a gate stand under names of their own."""
+        record: dict[str, Any] = {"task_ids": tasks or self.protocol.task_ids, "masks": drawn.masks}
         if drawn.mirrors:
             record["mirrors"] = drawn.mirrors
-        write_json_atomic(self.folder / "assignments.json", record)
+        if part:
+            self.assignments[part] = record
+        else:
+            self.assignments = {"interventions": [item.intervention_id for item in self.pool], **record}
+        write_json_atomic(self.folder / "assignments.json", self.assignments)
 
 
 async def _decide(gate: _Gate, earlier: Earlier) -> Judgement:
