@@ -144,7 +144,9 @@ def _explain(details: Any, key: Key, model: type[BaseModel], section: type[BaseM
     if kind == "union_tag_invalid":
         return f"family: {_shown(context['tag'])} is no task family; write one of {', '.join(FAMILIES)}"
     if kind == "string_type":
-        return f'{_shown(value)} is not a text; put it in quotes: "{value}"'
+        return f"{_shown(value)} is not a text; " + (
+            "give one" if value is None else f'put it in quotes: "{_shown(value)}"'
+        )
     if kind == "string_pattern_mismatch":
         return f"{_shown(value)} does not fit; use letters, digits, dot, dash and underscore, a letter or digit first"
     for prefix, remedy in _REMEDIES.items():

@@ -52,6 +52,8 @@ def test_null_is_a_value(load):
         ("train.lr=.nan", "train.lr=.nan: nan is not a finite number"),
         ("train.lr.x=1", "train.lr.x=1: train.lr is no section in the settings file"),
         ("rollout.kept_groups=15", "rollout.kept_groups=15: rollout.kept_groups (15) is not a multiple"),
+        ("bank=", "bank=: nothing is not a text; give one"),
+        ("bank=true", 'bank=true: true is not a text; put it in quotes: "true"'),
         ("gate.tasks", "gate.tasks: not an override; write KEY=VALUE"),
         ("gate..tasks=4", "gate..tasks=4: not an override"),
         ("=4", "=4: not an override"),

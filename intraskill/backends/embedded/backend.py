@@ -46,11 +46,11 @@ def train(
     """Start the run in `path`, or continue it from its last finished step. Raises `UserError` for bad input."""
     with RunLock(path):
         driver, backend = open_training(settings, path, reporter, overrides)
-        if driver.finished:
-            reporter.say(f"{path}: already finished, nothing to do")
-            return
         try:
-            asyncio.run(run_to_end(driver, backend, observer))
+            if driver.finished:
+                reporter.say(f"{path}: already finished, nothing to do")
+            else:
+                asyncio.run(run_to_end(driver, backend, observer))
         finally:
             driver.run.proposer.close()
             observer.ended()
