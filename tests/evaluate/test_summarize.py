@@ -153,7 +153,7 @@ def test_nothing_completed_is_no_division_by_zero(table):
         ([trace(9)], "not in the manifest"),
         ([trace(1, sample=1)], "not in the manifest"),
         ([trace(1, schema="other")], "expected shopsimrl-episode-v4"),
-        ([{"schema": "shopsimrl-episode-v4"}], "no episode trace"),
+        ([{"schema": "shopsimrl-episode-v4"}], "1: job is missing"),
     ],
 )
 def test_records_that_contradict_the_manifest_are_errors(table, rows, says):
