@@ -4,6 +4,7 @@ from setuptools import find_packages, setup
 
 CORE = [
     "httpx>=0.27",
+    "jinja2>=3.1",
     "msgspec>=0.18",
     "numpy>=1.26",
     "orjson>=3.9",
@@ -17,7 +18,7 @@ CORE = [
     "typer>=0.19",
     "uvicorn>=0.29",
 ]
-REPORT = ["jinja2>=3.1", "matplotlib>=3.8", "wandb>=0.31"]
+REPORT = ["matplotlib>=3.8", "wandb>=0.31"]
 LOCAL = ["torch==2.13.*", "transformers>=4.57,<6", "tokenizers>=0.20", "safetensors>=0.4", *REPORT]
 # What the plugin needs beside slime's own environment, which brings torch, SGLang, Ray and Megatron.
 SLIME = ["transformers>=4.57", "tokenizers>=0.20", *REPORT]

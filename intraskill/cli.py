@@ -15,6 +15,7 @@ import typer
 from intraskill.commands import run
 from intraskill.commands.bank import bank_app
 from intraskill.commands.coldstart import coldstart_app
+from intraskill.commands.conformance import conformance
 from intraskill.commands.evaluate import eval_app, stats_app, traces_app
 from intraskill.commands.experiment import experiment_app
 from intraskill.commands.gate import curriculum_app, gate_app
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (run.train, run.resume, run.status, run.report):
+for command in (run.train, run.resume, run.status, run.report, conformance):
     app.command()(command)
 app.add_typer(gate_app, name="gate")
 app.add_typer(curriculum_app, name="curriculum")

@@ -17,23 +17,20 @@ import json
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+from shopsimulator.actions import BUY, NEXT, PREVIOUS, option_action
 from shopsimulator.catalog import Catalog, inspect_records
 from shopsimulator.client import ShopClient
-from shopsimulator.engine import ShopSettings, ShopWorld
+from shopsimulator.engine import ShopSession, ShopSettings, ShopWorld
 from shopsimulator.generate import make_records
-from shopsimulator.generate_products import SCALES, make_products
+from shopsimulator.generate_products import SCALES
 from shopsimulator.search import SearchIndex
 from shopsimulator.service import run_service
-from shopsimulator.words import ENGLISH
-
-from intraskill.core.protocol import Environment
-from intraskill.families.shop.environment import HttpShop, InProcessShop
 
 SETTINGS = {
     "compact": ShopSettings(page_size=4, rendering="compact", max_steps=30),
@@ -42,18 +39,9 @@ SETTINGS = {
 
 
 def make_catalog(count: int) -> Catalog:
-    """The generated world's products and tasks, filled up to `count` with more products of the same kind."""
-    scale = SCALES["full"]
-    records, _ = make_records(scale, 0, "en")
-    batch = 0
-    count += scale.unpriceable
-    while len(records) < count:
-        batch += 1
-        records += make_products(random.Random(batch), replace(scale, unpriceable=0), ENGLISH)
-        records = list({record["asin"]: record for record in records}.values())
-    inspection = inspect_records(records[:count])
-    assert not inspection.errors, inspection.errors[0]
-    return inspection.catalog
+    """A generated world of `count` products with the published number of tasks."""
+    records, _ = make_records(replace(SCALES["full"], products=count), 0, "en")
+    return inspect_records(records).catalog
 
 
 def random_query(rng: random.Random, catalog: Catalog, asins: list[str]) -> str:
@@ -66,50 +54,46 @@ def random_query(rng: random.Random, catalog: Catalog, asins: list[str]) -> str:
     return " ".join(wanted)
 
 
-def choices(rng: random.Random, state: dict[str, Any]) -> list[str]:
-    """The values to pick on a product page: one on each axis, now and then a second thought."""
-    picked = []
-    for options in state["product"]["options"].values():
-        first, second = rng.sample([option["value"] for option in options], 2)
-        picked += [first, second] if rng.random() < 0.2 else [first]
-    return picked
+def shopper(rng: random.Random, query: str) -> Generator[str, dict[str, Any], None]:
+    """A sensible episode: yields actions and is sent the state after each; ends with a purchase."""
+    state = yield f"search[{query}]"
+    if rng.random() < 0.2 and NEXT in state["actions"]:
+        state = yield f"click[{NEXT}]"
+    product = yield f"click[{rng.choice(state['products'])['asin']}]"
+    if rng.random() < 0.15:
+        state = yield f"click[{PREVIOUS}]"
+        product = yield f"click[{rng.choice(state['products'])['asin']}]"
+    for axis, values in product["available_options"].items():
+        first, second = rng.sample(values, 2)
+        for value in [first, second] if rng.random() < 0.2 else [first]:
+            product = yield f"click[{option_action(axis, value)}]"
+    yield f"click[{BUY}]"
 
 
-async def play(environment: Environment, rng: random.Random, task_id: int, query: str) -> int:
+def play(session: ShopSession, rng: random.Random, task_id: int, query: str) -> int:
     """One episode; returns its steps."""
-    await environment.reset(task_id)
-    state = (await environment.step(f"search[{query}]")).state
-    steps = 1
-    if rng.random() < 0.2 and len(state["actions"]) > len(state["results"]):
-        state = (await environment.step(f"click[{state['actions'][-1]}]")).state
+    session.reset(task_id, if_persona=True)
+    episode = shopper(rng, query)
+    action, steps = next(episode), 0
+    while True:
+        payload = session.step(action)
         steps += 1
-    for visit in range(2):
-        label = rng.choice(state["results"])["label"]
-        product = (await environment.step(f"click[{label}]")).state
-        steps += 1
-        if visit == 0 and rng.random() < 0.3:
-            state = (await environment.step(f"click[{product['actions'][-1]}]")).state  # back to the results
-            steps += 1
-            continue
-        break
-    for value in choices(rng, product):
-        product = (await environment.step(f"click[{value}]")).state
-        steps += 1
-    result = await environment.step(f"click[{product['actions'][-1]}]")  # buy
-    assert result.termination == "purchase", result
-    return steps + 1
+        if payload["done"]:
+            assert payload["termination_reason"] == "purchase", payload
+            return steps
+        action = episode.send(payload["observation_state"])
 
 
-async def run_in_process(world: ShopWorld, seconds: float) -> dict[str, Any]:
+def run_in_process(world: ShopWorld, seconds: float) -> dict[str, Any]:
     rng, catalog = random.Random(1), world.catalog
     tasks, asins = list(catalog.tasks), list(catalog.products)
-    environment = InProcessShop(world)
+    session = world.new_session()
     for _ in range(200):  # meets most words
-        await play(environment, rng, rng.choice(tasks), random_query(rng, catalog, asins))
+        play(session, rng, rng.choice(tasks), random_query(rng, catalog, asins))
     steps = episodes = 0
     start, cpu = time.perf_counter(), time.process_time()
     while (elapsed := time.perf_counter() - start) < seconds:
-        steps += await play(environment, rng, rng.choice(tasks), random_query(rng, catalog, asins))
+        steps += play(session, rng, rng.choice(tasks), random_query(rng, catalog, asins))
         episodes += 1
     cpu = time.process_time() - cpu
     rates = {"steps_per_s": steps / elapsed, "steps_per_cpu_s": steps / cpu}
@@ -151,6 +135,21 @@ def _service(catalog: Catalog, settings: ShopSettings, slots: int) -> Iterator[s
         process.join()
 
 
+async def play_over_http(client: ShopClient, rng: random.Random, task_id: int, query: str) -> int:
+    """The same episode in the service; returns its steps."""
+    opened = await client.reset(task_id, if_persona=True)
+    lease = (opened["env_idx"], opened["lease_id"])
+    episode = shopper(rng, query)
+    action, steps = next(episode), 0
+    while True:
+        payload = await client.interact(*lease, action)
+        steps += 1
+        if payload["done"]:
+            await client.release(*lease)
+            return steps
+        action = episode.send(payload["observation_state"])
+
+
 async def run_http(url: str, catalog: Catalog, clients: int, seconds: float) -> dict[str, Any]:
     """`clients` episodes at a time, all from this process."""
     tasks, asins = list(catalog.tasks), list(catalog.products)
@@ -159,14 +158,12 @@ async def run_http(url: str, catalog: Catalog, clients: int, seconds: float) -> 
 
     async def client(number: int, connection: ShopClient) -> int:
         rng = random.Random(number)
-        environment = HttpShop(connection, {})
         steps = 0
         while time.perf_counter() - start < seconds:
             began = time.perf_counter()
-            taken = await play(environment, rng, rng.choice(tasks), random_query(rng, catalog, asins))
+            taken = await play_over_http(connection, rng, rng.choice(tasks), random_query(rng, catalog, asins))
             latencies.append((time.perf_counter() - began) / taken)
             steps += taken
-        await environment.close()
         return steps
 
     async with ShopClient(url) as connection:
@@ -192,7 +189,7 @@ def main() -> None:
     report("world", {"products": len(catalog.products), "tasks": len(catalog.tasks)})
     report("search", bench_search(catalog, queries=5000))
     for rendering, settings in SETTINGS.items():
-        figures = asyncio.run(run_in_process(ShopWorld(catalog, settings), options.seconds))
+        figures = run_in_process(ShopWorld(catalog, settings), options.seconds)
         report("in_process", {"rendering": rendering, "page_size": settings.page_size, **figures})
     for rendering, settings in SETTINGS.items():
         for url in _service(catalog, settings, options.clients):

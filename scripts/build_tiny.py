@@ -31,7 +31,7 @@ from intraskill.agent.demonstration import Demonstration
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.assets import bank_path
 from intraskill.backends.embedded.engine import BatchEngine
-from intraskill.backends.embedded.models import build_model
+from intraskill.backends.embedded.models import build_model, load_model
 from intraskill.backends.embedded.tiny import build_tokenizer, tiny_config
 from intraskill.backends.embedded.warmup import Excess, WarmupSettings, measure, train
 from intraskill.core.records import Episode, EpisodeJob, Sampling
@@ -59,9 +59,10 @@ def main() -> None:
     held_out_stage = stage(STANDARD_WORLD, "val", options.work)
     reserved = held_out_titles(held_out_stage)
     first_stage = demonstration_stage(DEMONSTRATION_WORLDS[0], options.work, reserved)
-    texts = demo.shown_texts(first_stage, range(VOCABULARY_EPISODES))
-    tokenizer = build_tokenizer(texts, VOCABULARY, demo.CALL_OPENINGS)
-    save_tokenizer(tokenizer, options.out)
+    if not options.done:
+        texts = demo.shown_texts(first_stage, range(VOCABULARY_EPISODES))
+        save_tokenizer(build_tokenizer(texts, VOCABULARY, demo.WHOLE), options.out)
+    tokenizer = load_tokenizer(options.out)
     say(started, f"vocabulary of {len(tokenizer)} tokens")
     data = play(options, reserved)
     held_out = list(
@@ -69,7 +70,7 @@ def main() -> None:
     )
     say(started, f"{len(data)} demonstrations")
     settings = WarmupSettings(updates=options.updates)
-    model = build_model(tiny_config(tokenizer), settings.seed)
+    model = load_model(str(options.out)) if options.done else build_model(tiny_config(tokenizer), settings.seed)
     losses: list[float] = []
 
     def report(update: int, loss: float) -> None:
@@ -83,7 +84,7 @@ def main() -> None:
             model.save_pretrained(options.out)
             (options.out / "model.safetensors").chmod(0o644)  # written readable by its owner only
 
-    train(model, data, settings, report)
+    train(model, data, settings, report, options.done)
     model.eval()
     figures = {
         "held_out": held_out_figures(measure(model, held_out)),
@@ -100,6 +101,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--episodes", type=int, default=64_000, help="demonstrated episodes")
     parser.add_argument("--updates", type=int, default=WarmupSettings().updates, help="optimizer updates")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="CPU threads and worker processes")
+    parser.add_argument("--done", type=int, default=0, help="go on from the checkpoint in --out, made after N updates")
     return parser.parse_args()
 
 
@@ -111,12 +113,13 @@ def stage(world: int, split: str, work: Path) -> demo.Stage:
 
 
 def demonstration_stage(world: int, work: Path, reserved: frozenset[str]) -> demo.Stage:
-    """Train tasks whose product is not called like a reserved one."""
+    """Train tasks whose product is not called like a reserved one; those with a price limit, hard to learn, twice."""
     everything = stage(world, "train", work)
     catalog = everything.family.catalog
     titles = {task: catalog.products[catalog.tasks[int(task)].asin].title for task in everything.task_ids}
     free = [task for task in everything.task_ids if titles[task] not in reserved]
-    return replace(everything, task_ids=free)
+    limited = {task for task in free if catalog.tasks[int(task)].price_upper is not None}
+    return replace(everything, task_ids=[task for task in free for _ in range(1 + (task in limited))])
 
 
 def held_out_titles(held_out: demo.Stage) -> frozenset[str]:
@@ -218,8 +221,9 @@ def write_manifest(
                 "unprompted": demo.UNPROMPTED,
                 "haste_obeyed": demo.HASTE_OBEYED,
                 "slip_share": demo.SLIP_SHARE,
+                "tasks_with_a_limit": "twice",
             },
-            "warmup": asdict(settings),
+            "warmup": asdict(settings) | {"went_on_after": options.done},
             "sha256": {name: hashlib.sha256((options.out / name).read_bytes()).hexdigest() for name in names},
             "versions": {"torch": torch.__version__},
             "seconds": round(seconds, 1),

@@ -156,8 +156,8 @@ class ToyShop:
             return self._end("purchase", 1.0 if self.picked == "1" else 0.0)
         if self.count >= self.max_steps:
             return self._end("action_limit", 0.0)
-        feedback = {"valid": code == "ok", "code": code, "message": code}
-        observation = self.page if code == "ok" else f"{code}\n{self.page}"
+        feedback = {"valid": code == "executed", "reason": code, "message": code}
+        observation = self.page if code == "executed" else f"{code}\n{self.page}"
         return StepResult(observation, self._state(), False, 0.0, {}, feedback)
 
     async def terminate(self, reason: str) -> StepResult:
@@ -182,25 +182,25 @@ class ToyShop:
             if self.page != "search":
                 return "search_unavailable"
             self.page = "results"
-            return "ok"
+            return "executed"
         if value not in self._state()["actions"]:
-            return "not_clickable"
+            return "unavailable_action"
         if self.page == "results":
             self.page, self.picked = "product", value
         else:
             self.over = True
-        return "ok"
+        return "executed"
 
     def _state(self) -> dict:
         actions = {"search": [], "results": ["1", "2"], "product": ["buy"]}[self.page]
-        return {"page": self.page, "language": "en", "search_available": self.page == "search", "actions": actions}
+        return {"page_type": self.page, "search_available": self.page == "search", "actions": actions}
 
     def _end(self, reason: str, reward: float) -> StepResult:
         self.over = True
         purchase = {"asin": self.picked} if reason == "purchase" else None
-        feedback = {"valid": True, "code": "ok", "message": ""}
+        feedback = {"valid": True, "reason": "executed", "message": ""}
         detail = {"r_success": int(reward == 1.0)}
-        state = self._state() | {"page": "done", "actions": []}
+        state = self._state() | {"page_type": "terminal", "actions": []}
         extra = {"purchase": purchase}
         return StepResult("done", state, True, reward, detail, feedback, reward == 1.0, reason, extra, self.goal)
 

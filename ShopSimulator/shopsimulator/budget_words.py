@@ -33,7 +33,7 @@ CURRENCY_RIGHT = _right(
 )
 # 块 also counts pieces (3块香皂): as money one of these follows it, or a price word stands before the number.
 PIECES = re.compile(
-    r"\s*块(?!钱|以|之|左|上|内|下|的|到|至|起|多|差|就|吧|呢|封|前|出|一|每|[\s,，。;；!！?？、.~/\-)]|$)"
+    r"\s*块(?!钱|拿|搞|以|之|左|上|内|下|的|到|至|起|多|差|就|吧|呢|封|前|出|一|每|[\s,，。;；!！?？、.~/\-)]|$)"
 )
 JIAO = re.compile(r"\s*块(?P<tenth>[0-9一二两三四五六七八九])(?=毛|角|包邮|以|左|上|的|钱|[\s,，。;；!！?？、.)]|$)")
 VAGUE = re.compile(r"\s*(?P<word>[来把几多余])(?=块|元|圆|$|[,，。左以之])")  # 三十来块, 千把块, 十几块, 100多元
@@ -99,12 +99,14 @@ RIGHT_WORDS: Table = (
     ),
     ("lower", _right(r"以上|之上|往上|开外|起(?![来点子床球])|\+|(?:or|and) (?:more|above|over|up|higher)\b")),
     ("about", _right(r"左右|上下|差不多|前后|附近|出头|(?:的|这|那)样子?|or so\b|-?ish\b|give or take|approx")),
-    ("price", _right(r"的?(?:预算|价位|之间|区间|范围)")),
+    ("price", _right(r"的?(?:预算|价位|之间|区间|范围)|能?(?:拿下|搞定)")),
 )
+AND_ZH = re.compile("[和与跟]")  # two prices so joined are a range only where this follows
+BETWEEN_ZH = _right(r"(?:元|块钱?)?\s*(?:之间|中间|区间)")
 BETWEEN = _left(r"\b(?:between|from)\s*")
 RANGE_LINK = re.compile(
     r"\s*(?:元|块钱?|[$€£¥]|dollars?|bucks?|yuan|rmb|usd|euros?)?\s*"
-    r"(?:-|–|—|−|~|到|至|\bto\b|\band\b)\s*(?:us)?[$€£¥]?\s*",
+    r"(?:-|–|—|−|~|到|至|和|与|跟|\bto\b|\band\b)\s*(?:us)?[$€£¥]?\s*",
     re.IGNORECASE,
 )
 

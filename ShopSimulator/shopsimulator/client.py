@@ -1,4 +1,4 @@
-"""Async client of the shop service.
+"""Async client of the shop service; it speaks the published protocol, so it can talk to any service that keeps it.
 
 One `ShopClient` serves many episodes at once, over as many connections as requests overlap. Only what is safe to
 repeat is repeated: a `reset` that got lost is tried again a few times, one that found no free slot until `wait_s` is
@@ -6,7 +6,9 @@ used up (a lease granted to a lost request expires by itself). `interact` is sen
 lost, nobody knows whether the step was taken, and the episode is given up with `ServiceUnavailable` rather than
 stepped twice.
 
-Loopback services are reached directly, whatever proxy the environment names.
+A refusal arrives as the error it stands for (`errors.py`); a failure without a `code`, which only our service gives, is
+taken for a breakdown, since its cause cannot be told. Loopback services are reached directly, whatever proxy the
+environment names.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -27,6 +30,7 @@ _RETRY_CAP_S = 2.0
 _REFUSALS: dict[str, type[ShopError]] = {
     "unknown_task": UnknownTask,
     "stale_lease": StaleLease,
+    "409": StaleLease,
     "episode_over": EpisodeOver,
 }
 
@@ -71,12 +75,20 @@ class ShopClient:
             await asyncio.gather(*(http.aclose() for http in idle))
 
     async def health(self) -> dict[str, Any]:
-        return await self._send("GET", "/healthz")
+        return _health(self.url, await self._send("GET", "/healthz"))
 
-    async def reset(self, task_id: int, include_persona: bool = True) -> dict[str, Any]:
+    async def reset(
+        self, task_id: int, *, if_persona: bool = False, interaction_mode: str = "single_turn"
+    ) -> dict[str, Any]:
         """Lease a slot and start the task; the answer carries `env_idx` and `lease_id` for the other calls."""
         deadline = time.monotonic() + self._wait_s
-        body = {"action": "reset", "idx": task_id, "if_persona": include_persona, "wait_s": self._timeout_s / 2}
+        body = {
+            "action": "reset",
+            "idx": task_id,
+            "if_persona": if_persona,
+            "interaction_mode": interaction_mode,
+            "wait_s": self._timeout_s / 2,
+        }
         lost = 0
         while True:
             try:
@@ -89,8 +101,17 @@ class ShopClient:
             await asyncio.sleep(min(_RETRY_CAP_S, _RETRY_DELAY_S * 2**lost))
 
     async def interact(self, env_idx: int, lease_id: str, response: str) -> dict[str, Any]:
-        """One step: `search[...]` or `click[...]`."""
-        return await self._call({"action": "interact", "env_idx": env_idx, "lease_id": lease_id, "response": response})
+        """One step: `search[...]` or `click[...]`, alone or in a line `Action: ...`."""
+        return await self._call(_interact(env_idx, lease_id, response))
+
+    async def interact_many(self, steps: Sequence[tuple[int, str, str]]) -> list[dict[str, Any] | ShopError]:
+        """Steps (env_idx, lease_id, response) of many episodes in one request; a refused one is its error.
+
+        Ours: a service of the published protocol alone refuses it.
+        """
+        body = {"action": "batch", "requests": [_interact(*step) for step in steps]}
+        answers = (await self._call(body))["answers"]
+        return [_outcome(answer["status"], answer["result"]) for answer in answers]
 
     async def terminate(self, env_idx: int, lease_id: str, reason: str) -> dict[str, Any]:
         """End the episode with the zero-reward terminal `action_limit` or `generation_length`."""
@@ -103,22 +124,25 @@ class ShopClient:
 
     async def release_all(self) -> int:
         """End everybody's leases; returns how many there were."""
-        return (await self._call({"action": "release_all"}))["released"]
+        return (await self._call({"action": "release_all"})).get("released", 0)
 
     async def _call(self, body: dict[str, Any]) -> dict[str, Any]:
-        return (await self._send("POST", "/api/shop_agent", body))["result"]
+        response = await self._send("POST", "/api/shop_agent", body)
+        outcome = _outcome(response.status_code, _content(self.url, response).get("result"), self.url)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         content = None if body is None else orjson.dumps(body)
         headers = {"content-type": "application/json"} if content else None
         http = self._connection()
         try:
-            response = await http.request(method, self.url + path, content=content, headers=headers)
+            return await http.request(method, self.url + path, content=content, headers=headers)
         except httpx.HTTPError as error:
             raise _no_answer(self.url, error) from error
         finally:
             self._idle.append(http)
-        return _answer(self.url, response)
 
     def _connection(self) -> httpx.AsyncClient:
         """An HTTP client that nobody is using; each ever holds one connection.
@@ -142,7 +166,7 @@ def read_health(url: str, timeout_s: float = 60.0) -> dict[str, Any]:
         response = httpx.get(f"{base}/healthz", timeout=timeout_s, trust_env=not is_loopback(httpx.URL(base).host))
     except httpx.HTTPError as error:
         raise _no_answer(base, error) from error
-    return _answer(base, response)
+    return _health(base, response)
 
 
 def is_loopback(host: str) -> bool:
@@ -163,7 +187,7 @@ def _checked(url: str) -> str:
     except httpx.InvalidURL:
         usable = False
     if not usable:
-        raise ShopError(f"{url!r} is no URL of a shop service; write it like http://127.0.0.1:8000")
+        raise ShopError(f"{url!r} is no URL of a shop service; write it like http://127.0.0.1:5700")
     return url.rstrip("/")
 
 
@@ -171,19 +195,41 @@ def _no_answer(url: str, error: httpx.HTTPError) -> ServiceUnavailable:
     return ServiceUnavailable(f"no answer from the shop service at {url}: {str(error) or type(error).__name__}")
 
 
-def _answer(url: str, response: httpx.Response) -> dict[str, Any]:
-    """The JSON object of a good answer; raises what a refusal or a breakdown stands for."""
+def _health(url: str, response: httpx.Response) -> dict[str, Any]:
+    content = _content(url, response)
+    if response.status_code != 200 or "environment_version" not in content:
+        raise _no_shop(url, response)
+    return content
+
+
+def _content(url: str, response: httpx.Response) -> dict[str, Any]:
+    """The JSON object of an answer; raises `ServiceUnavailable` if it is none."""
     try:
-        answer = orjson.loads(response.content)
+        content = orjson.loads(response.content)
     except orjson.JSONDecodeError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise ServiceUnavailable(f"{url} does not answer like a shop service (HTTP status {response.status_code})")
-    if response.status_code == 200:
-        return answer
-    detail, code = str(answer.get("detail")), answer.get("code")
+        content = None
+    if not isinstance(content, dict):
+        raise _no_shop(url, response)
+    return content
+
+
+def _no_shop(url: str, response: httpx.Response) -> ServiceUnavailable:
+    return ServiceUnavailable(f"{url} does not answer like a shop service (HTTP status {response.status_code})")
+
+
+def _interact(env_idx: int, lease_id: str, response: str) -> dict[str, Any]:
+    return {"action": "interact", "env_idx": env_idx, "lease_id": lease_id, "response": response}
+
+
+def _outcome(status: int, result: Any, url: str = "the service") -> Any:
+    """The result of a good answer, else the error that a refusal or a breakdown stands for."""
+    if not isinstance(result, dict):
+        return ServiceUnavailable(f"{url} does not answer like a shop service (HTTP status {status})")
+    if "error" not in result:
+        return result
+    message, code = str(result["error"]), result.get("code")
     if code == "no_free_slot":
-        raise _Busy(detail)
-    if response.status_code >= 500:
-        raise ServiceUnavailable(f"the shop service at {url} failed: {detail}")
-    raise _REFUSALS.get(str(code), ShopError)(detail)
+        return _Busy(message)
+    if code is None and status >= 500:
+        return ServiceUnavailable(f"the shop service at {url} failed: {message}")
+    return _REFUSALS.get(str(code or status), ShopError)(message)

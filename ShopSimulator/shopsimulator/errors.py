@@ -21,3 +21,7 @@ class StaleLease(ShopError):
 
 class EpisodeOver(ShopError):
     """The episode has ended; only a reset starts another."""
+
+
+class ObservationError(ShopError):
+    """A state that must not be shown: of another version, of no known page, or holding an answer."""

@@ -10,33 +10,47 @@ to be excluded.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from shopsimulator.catalog import Catalog, inspect_records, read_catalog, write_catalog
+from shopsimulator.errors import ShopError
 from shopsimulator.files import make_directory
 from shopsimulator.generate_products import SCALES, Scale, make_products
 from shopsimulator.generate_tasks import Wish, draw_wishes, task_record
 from shopsimulator.personas import make_persona
-from shopsimulator.splits import make_splits, write_splits
+from shopsimulator.split_files import write_splits
+from shopsimulator.splits import make_splits
 from shopsimulator.words import ENGLISH, Vocabulary
 from shopsimulator.words_zh import CHINESE
 
-GENERATOR_VERSION = 3  # part of every seed: a changed generator makes other worlds
+GENERATOR_VERSION = 4  # part of every seed: a changed generator makes other worlds
 VOCABULARIES: dict[str, Vocabulary] = {"en": ENGLISH, "zh": CHINESE}
 
 
 def generate_world(
-    out: Path, size: Literal["small", "full"], seed: int, language: Literal["en", "zh"] = "en"
+    out: Path,
+    size: Literal["small", "full"],
+    seed: int,
+    language: Literal["en", "zh"] = "en",
+    products: int | None = None,
 ) -> dict[str, Any]:
-    """Write the world's two files into `out` and tell what is in them."""
-    make_directory(out)
+    """Write the world's two files into `out` and tell what is in them. More `products` are more to be mistaken for.
+
+    Raises `ShopError` if they are too few for the tasks.
+    """
     scale = SCALES[size]
+    if products is not None:
+        if products < scale.products:
+            raise ShopError(f"the tasks of a {size} world need at least {scale.products:,} products, not {products:,}")
+        scale = replace(scale, products=products)
+    make_directory(out)
     records, wishes = make_records(scale, seed, language)
     write_catalog(out / "catalog.json.gz", records)
     catalog = read_catalog(out / "catalog.json.gz")
     splits = make_splits(catalog, (scale.train, scale.val, scale.test), seed)
-    write_splits(out / "splits.json", splits, catalog)
+    write_splits(out / "splits.json", splits, catalog, seed)
     return _summary(catalog, scale, seed, language, wishes)
 
 

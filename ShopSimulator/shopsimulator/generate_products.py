@@ -1,8 +1,10 @@
 """The products of a generated world: many near-duplicates, told apart by one word or one price.
 
-Every product is a distinct (brand, material, noun). It comes in a few colours, which cost nothing, and in a few
-sizes, which set the price; both are listed in random order, and a larger size is not always the dearer one, so that
-only reading the page tells what a choice costs. Two irregularities of real shops are kept: the price in the result
+Every product is a distinct (brand, material, noun); a world of more products than there are such names goes on with a
+second series (`mk2`), and so on. It is sold by the shop of its brand. It comes in a few colours, which cost nothing,
+and in a few sizes, which set the price; both are listed in random order, and a larger size is not always the dearer
+one, so that only choosing one tells what it costs. Asins share their leading digits, so that a small model copies few
+of them from the page. Two irregularities of real shops are kept: the price in the result
 list is crawled and sometimes out of date (lower than anything the page then offers), and a few products have two
 price-changing axes, which nothing can price: the reader excludes them.
 """
@@ -10,7 +12,7 @@ price-changing axes, which nothing can price: the reader excludes them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from typing import Any
@@ -52,10 +54,9 @@ def make_products(rng: random.Random, scale: Scale, words: Vocabulary) -> list[d
     ]
     names = list(combinations(words.brands[: scale.brands], words.materials[: scale.materials], nouns))
     count = scale.products + scale.unpriceable
-    asins = rng.sample(range(10**11, 10**12), count)
     records = [
-        _record(rng, words, str(asin), brand, material, *noun)
-        for asin, (brand, material, noun) in zip(asins, rng.sample(names, count))
+        _record(rng, words, asin, series, brand, material, *noun)
+        for asin, (series, (brand, material, noun)) in zip(_asins(rng, count), _named(rng, names, count))
     ]
     for record in records[scale.products :]:
         options = record["customization_options"]
@@ -66,33 +67,48 @@ def make_products(rng: random.Random, scale: Scale, words: Vocabulary) -> list[d
     return records
 
 
+def _asins(rng: random.Random, count: int) -> list[str]:
+    """Distinct numbers of 8 digits, of which as few vary as `count` needs, but at least 4."""
+    varied = max(4, len(str(count * 10 // 9)))
+    return [str(10**7 + number) for number in rng.sample(range(10**varied), count)]
+
+
+def _named(rng: random.Random, names: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:
+    """`count` distinct (series, name), a full series before the next one."""
+    for series in range(1, -(-count // len(names)) + 1):
+        left = count - (series - 1) * len(names)
+        for name in rng.sample(names, min(left, len(names))):
+            yield series, name
+
+
 def _record(
     rng: random.Random,
     words: Vocabulary,
     asin: str,
+    series: int,
     brand: str,
     material: str,
     department: str,
     family: str,
     noun: str,
 ) -> dict[str, Any]:
-    title = words.joint.join((brand, material, noun))
-    feature, shop = rng.choice(words.features), rng.choice(words.shops)
+    title = words.joint.join((brand, material, noun, *([f"mk{series}"] if series > 1 else ())))
+    feature = rng.choice(words.features)
     colours = rng.sample(words.colours, rng.randint(3, 4))
-    sizes = rng.sample(words.sizes, rng.randint(2, 4))
+    sizes = rng.sample(words.sizes, rng.randint(2, 3))
     prices = _prices(rng, len(sizes))
     return {
         "asin": asin,
         "title": title,
-        "shop_name": shop,
+        "shop_name": brand,
         "category": f"{department}›{family}›{noun}",
         "pricing": _listed(rng, prices),
         "customization_options": {
             words.colour_axis: [{"value": colour} for colour in colours],
             words.size_axis: [{"value": size, "price": float(price)} for size, price in zip(sizes, prices)],
         },
-        "attribute": [brand, material, feature],
-        "full_description": words.description.format(title=title, feature=feature, shop=shop),
+        "attribute": [material, feature],
+        "full_description": words.description.format(title=title, feature=feature),
     }
 
 

@@ -1,9 +1,11 @@
 """The tasks of a generated world: each needs exactly the care it is meant to need.
 
 A task leaves some of its requirements to be found out: the usual *brand*, the material searched *recently*, the
-preferred *colour* (all in the persona), or which variant meets the *budget* (on the pages). A shopper who takes care
-of a need searches with what the persona says, clicks the wanted colour, opens the cheapest result and takes its
-cheapest size; one who does not takes the first of everything. `Shopper` plays both against the real search index and
+preferred *colour* (all in the persona), or which variant meets the *budget* (on the pages). What was found out stands
+in the goal: brand and material as attributes, which only titles and attributes meet, the colour as an option, the
+limit as a ceiling on the chosen size. A shopper who takes care of a need searches with what the persona says, clicks
+the wanted colour, opens the cheapest result and takes its cheapest size; one who does not takes the first of
+everything. `Shopper` plays both against the real search index and
 the real reward, and a task is admitted only if full care buys successfully and leaving out any part of it does not.
 So the value of each kind of care is known, and luck is rare.
 """
@@ -97,7 +99,10 @@ class Shopper:
             ).value,
         }
         goal = self._catalog.products[wish.task.asin]
-        return score_purchase(goal, wish.task, product, selected)["r_success"] == 1
+        found = score_purchase(
+            goal, wish.task, product, selected, price_upper=wish.task.price_upper, title_terms="lexical"
+        )
+        return found["r_success"] == 1
 
     def _query(self, wish: Wish, care: Collection[Need]) -> str:
         found = {"colour": wish.taste.colour, "brand": wish.taste.brand, "recent": wish.taste.material}
@@ -140,19 +145,19 @@ def _draw(
     brands: Sequence[str],
     materials: Sequence[str],
 ) -> Wish:
-    brand, material = product.attributes[:2]
-    noun = product.category[-1]
+    brand, material = product.shop_name, product.attributes[0]
+    noun = product.category.split("›")[-1]
     colour = rng.choice(product.options[words.colour_axis]).value
     named = _stated(rng, needs, brand, material)
     limit = _lowest(words, product) + 5 * rng.randint(0, 1) if "budget" in needs else None
-    attributes = [*named, *([brand] if "brand" in needs else []), *([material] if "recent" in needs else [])]
+    found_out = [word for need, word in (("brand", brand), ("recent", material)) if need in needs]
     stated = (*named, noun)
     task = PurchaseTask(
         task_id=0,
         asin=product.asin,
         instruction=_full(rng, words, product, colour, limit),
         instruction_simple=_phrase(rng, words, needs, words.joint.join(stated), limit),
-        attributes=tuple(attributes),
+        attributes=(*named, *found_out, noun),  # the noun too: the category alone is met by the whole family
         instruction_options=(colour,) if "colour" in needs else (),
         price_upper=limit,
         persona=None,

@@ -1,156 +1,218 @@
-"""The page state machine: search home → results → product → done, as plain values and one pure transition.
+"""The page state machine: search home → results → product → terminal, as plain values and one pure transition.
 
-A `Page` is all there is to know about where a shopper stands. `advance` takes a page and one action string and
-gives the next page with a reason code; `ok` means the action took effect, any other code leaves the page as it was.
+A `Page` is all there is to know about where a shopper stands. `advance` takes a page and one action and gives the
+next page with `Feedback`: a public reason code and the key of its sentence. Only `executed` moves the shopper; any
+other reason leaves the page as it was. The checks come in a fixed order, so that one text has one reason.
 
-Option values are clicked by their value. Two axes may offer the same value ("standard"): a click then fills the
-first axis that is still open, else replaces the first axis that holds something else; so every combination can be
-reached. An option that happens to be called like a navigation word wins while it is not selected, for the same reason.
+A search is possible on the home page only; `back to search` leads there from anywhere and forgets the results.
+`< prev` on a product leads back to the same results page and drops the choices made.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from sys import intern
+from typing import Any, Literal, NamedTuple
 
-from shopsimulator.catalog import Product
-from shopsimulator.wording import Rendering, Words
+from shopsimulator.actions import ATTRIBUTES, BACK, BUY, NEXT, PREVIOUS, NotAnAction, option_action, parse_action
+from shopsimulator.pricing import price_changing_axes, price_text, variant_price
+from shopsimulator.products import Product
 
-PageKind = Literal["search", "results", "product", "done"]
-_ACTION = re.compile(r"\s*(search|click)\[(.*)\]\s*", re.DOTALL)
-_SECOND_ACTION = re.compile(r"\]\s*(search|click)\[")
+PageType = Literal["search_home", "search_results", "product_detail", "information_subpage", "terminal"]
+Summary = dict[str, Any]  # the public face of a product, on results and on its own page
+_NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Where the shopper stands.
+class Item:
+    """What the pages need of one product that was opened, worked out once."""
 
-    `hits` (asins) and `index` (results page) survive a visit to a product, so that going back finds them again.
-    """
+    product: Product
+    summary: Summary
+    axes: Mapping[str, tuple[str, ...]]
+    choices: Mapping[str, tuple[str, str]]  # axis and value by action
+    price_axis: str | None  # the one axis whose choice decides the price
+    prices: dict[str | None, float | None]  # by value of that axis; filled as choices are made
 
-    kind: PageKind = "search"
+
+class Page(NamedTuple):
+    """Where the shopper stands. `hits` and `number` (from 1) survive a visit to a product, `selected` does not."""
+
+    type: PageType = "search_home"
     query: str = ""
-    hits: tuple[str, ...] = ()
-    index: int = 0
-    product: Product | None = None
-    selected: Mapping[str, str] = field(default_factory=dict)
+    hits: Sequence[str] = ()
+    number: int = 1
+    item: Item | None = None
+    selected: Mapping[str, str] = _NOTHING
 
-    @property
-    def missing_axes(self) -> list[str]:
-        """Axes of the open product without a choice, in the product's order."""
-        if self.product is None:
-            return []
-        return [axis for axis in self.product.options if axis not in self.selected]
+
+class Feedback(NamedTuple):
+    """What became of an action. `value` fills the sentence; `missing` are the axes still open."""
+
+    reason: str
+    message: str
+    value: str = ""
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What pages depend on besides the shopper: the shop's products and index, the page size, the words on buttons."""
+    """What pages depend on besides the shopper: the shop's products and index, and the size of a page."""
 
-    products: Mapping[str, Product]
-    search: Callable[[str], tuple[str, ...]]
-    price_range: Callable[[Product], tuple[float | None, float | None]]
+    summary: Callable[[str], Summary]
+    item: Callable[[str], Item]
+    search: Callable[[str], Sequence[str]]
     page_size: int
-    rendering: Rendering
-    words: Words
+    show_attributes: bool = False
 
 
-def parse_action(action: str) -> tuple[str, str] | None:
-    """(`search` or `click`, argument), or None when the text is not one action; an argument may hold brackets."""
-    match = _ACTION.fullmatch(action)
-    if match is None or _SECOND_ACTION.search(match.group(2)):
-        return None
-    argument = match.group(2).strip()
-    return (match.group(1), argument) if argument else None
+_SEARCHED = Feedback("executed", "searched")
+_CLICKED = Feedback("executed", "clicked")
+_BOUGHT = Feedback("executed", "bought")
 
 
-def advance(page: Page, action: str, rules: Rules) -> tuple[Page, str]:
-    """The page after `action` and the reason code."""
-    parsed = parse_action(action)
-    if parsed is None:
-        return page, "invalid_format"
-    verb, value = parsed
+def make_summary(product: Product) -> Summary:
+    """Texts that products have in common are one object: a page of results touches less memory."""
+    return {
+        "asin": product.asin,
+        "title": product.title,
+        "brand": intern(product.shop_name),
+        "category": intern(product.category),
+        "price": intern(price_text(product)),
+        "key_attributes": [intern(text) for text in product.attributes[:10] if text.strip()],
+    }
+
+
+def make_item(product: Product, summary: Summary) -> Item:
+    """Values repeat in crawled data: each is clickable once, blank ones never."""
+    axes = {
+        axis: tuple([option.value for option in options if option.value.strip()])
+        for axis, options in product.options.items()
+    }
+    choices = {option_action(axis, value): (axis, value) for axis, values in axes.items() if axis for value in values}
+    return Item(product, summary, axes, choices, next(iter(price_changing_axes(product.options)), None), {})
+
+
+def selected_price(item: Item, selected: Mapping[str, str]) -> float | None:
+    """What the choices cost; None while that cannot be told."""
+    value = selected.get(item.price_axis) if item.price_axis is not None else None
+    if value not in item.prices:
+        item.prices[value] = variant_price(item.product, selected).price
+    return item.prices[value]
+
+
+def advance(page: Page, action: str, rules: Rules) -> tuple[Page, Feedback]:
+    """The page after `action`, and what became of it."""
+    try:
+        verb, argument = parse_action(action)
+    except NotAnAction as problem:
+        return page, Feedback(problem.reason, problem.message)
+    verb = verb.casefold()
+    empty = argument is None or not argument.strip()
     if verb == "search":
-        if page.kind not in ("search", "results"):
-            return page, "search_unavailable"
-        return Page("results", query=value, hits=rules.search(value)), "ok"
-    if page.kind == "results":
-        return _click_results(page, value, rules)
-    if page.kind == "product":
-        return _click_product(page, value, rules.words)
-    return page, "not_clickable"
+        if empty:
+            return page, Feedback("empty_argument", "empty_search")
+        if page.type != "search_home":
+            return page, Feedback("search_unavailable", "search_unavailable")
+        return Page("search_results", argument, rules.search(argument)), _SEARCHED  # type: ignore[arg-type]
+    if verb == "click":
+        if empty:
+            return page, Feedback("empty_argument", "empty_click")
+        return _click(page, argument, rules)  # type: ignore[arg-type]
+    return page, Feedback("invalid_format", "other_verb")
 
 
-def page_count(page: Page, page_size: int) -> int:
-    return max(1, -(-len(page.hits) // page_size))
+def _click(page: Page, value: str, rules: Rules) -> tuple[Page, Feedback]:
+    if page.item is not None:
+        return _click_product(page, page.item, value, rules)
+    if page.type == "search_results":
+        if value == BACK:
+            return Page(), _CLICKED
+        if value == NEXT and page.number < page_count(page, rules):
+            return page._replace(number=page.number + 1), _CLICKED
+        if value == PREVIOUS and page.number > 1:
+            return page._replace(number=page.number - 1), _CLICKED
+        for asin in page_asins(page, rules):
+            if asin.lower() == value:
+                return Page("product_detail", page.query, page.hits, page.number, rules.item(asin)), _CLICKED
+    return page, Feedback("unavailable_action", "unavailable_action", value)
 
 
-def visible_results(page: Page, rules: Rules) -> dict[str, Product]:
-    """The current results page by label: the asin, or in the compact rendering the ordinal (from 1) on the page."""
-    first = page.index * rules.page_size
-    asins = page.hits[first : first + rules.page_size]
-    labels = asins if rules.rendering == "full" else map(str, range(1, len(asins) + 1))
-    return {label: rules.products[asin] for label, asin in zip(labels, asins)}
+def _click_product(page: Page, item: Item, value: str, rules: Rules) -> tuple[Page, Feedback]:
+    on_product = page.type == "product_detail"
+    choice = item.choices.get(value)
+    if choice is not None and page.selected.get(choice[0]) == choice[1]:
+        return page, Feedback("already_selected", "already_selected", value)
+    if choice is not None and on_product:
+        return page._replace(selected={**page.selected, choice[0]: choice[1]}), _CLICKED
+    if value == BUY:
+        missing = tuple(axis for axis in item.axes if axis not in page.selected)
+        if missing:
+            return page, Feedback("incomplete_options", "incomplete_options", missing=missing)
+        if not on_product:
+            return page, Feedback("unavailable_action", "no_buy_button")
+        return Page("terminal"), _BOUGHT
+    if value == BACK:
+        return Page(), _CLICKED
+    if value == PREVIOUS:
+        if on_product:
+            return Page("search_results", page.query, page.hits, page.number), _CLICKED
+        return page._replace(type="product_detail"), _CLICKED
+    if value == ATTRIBUTES and on_product and rules.show_attributes:
+        return page._replace(type="information_subpage"), _CLICKED
+    return page, Feedback("unavailable_action", "unavailable_action", value)
 
 
-def clickable(page: Page, rules: Rules) -> list[str]:
-    """Exactly the values that `click[...]` accepts here, in the order they are shown, each once."""
-    if page.kind == "results":
-        values = list(visible_results(page, rules))
-        if page.index + 1 < page_count(page, rules.page_size):
-            values.append(rules.words.next)
-        if page.index > 0:
-            values.append(rules.words.previous)
-        return values
-    if page.kind != "product" or page.product is None:
-        return []
+def page_count(page: Page, rules: Rules) -> int:
+    return max(1, -(-len(page.hits) // rules.page_size))
+
+
+def page_asins(page: Page, rules: Rules) -> Sequence[str]:
+    """The products on the current page of results."""
+    first = (page.number - 1) * rules.page_size
+    return page.hits[first : first + rules.page_size]
+
+
+def result_actions(page: Page, asins: Sequence[str], rules: Rules) -> list[str]:
+    """What can be clicked on a page of results, in its order."""
+    actions = [BACK]
+    if page.number > 1:
+        actions.append(PREVIOUS)
+    if page.number < page_count(page, rules):
+        actions.append(NEXT)
+    actions += [asin.lower() for asin in asins]
+    return actions
+
+
+def product_actions(page: Page, item: Item, complete: bool, rules: Rules) -> list[str]:
+    """What can be clicked on a product, in its order: of the options only what is not chosen already."""
+    actions = [BACK, PREVIOUS]
+    if page.type == "information_subpage":
+        return actions
+    if rules.show_attributes:
+        actions.append(ATTRIBUTES)
+    if complete:
+        actions.append(BUY)
     selected = page.selected
-    values = [
-        option.value
-        for axis, options in page.product.options.items()
-        for option in options
-        if selected.get(axis) != option.value
-    ]
-    values.append(rules.words.back)
-    if len(selected) == len(page.product.options):
-        values.append(rules.words.buy)
-    return list(dict.fromkeys(values))
+    actions += [action for action, (axis, value) in item.choices.items() if selected.get(axis) != value]
+    return actions
 
 
-def _click_results(page: Page, value: str, rules: Rules) -> tuple[Page, str]:
-    product = visible_results(page, rules).get(value)
-    if product is not None:
-        return replace(page, kind="product", product=product, selected={}), "ok"
-    if value == rules.words.next and page.index + 1 < page_count(page, rules.page_size):
-        return replace(page, index=page.index + 1), "ok"
-    if value == rules.words.previous and page.index > 0:
-        return replace(page, index=page.index - 1), "ok"
-    return page, "not_clickable"
-
-
-def _click_product(page: Page, value: str, words: Words) -> tuple[Page, str]:
-    assert page.product is not None
-    axis = _axis_to_set(page.product, page.selected, value)
-    if axis is not None:
-        return replace(page, selected={**page.selected, axis: value}), "ok"
-    if value == words.back:
-        return replace(page, kind="results", product=None, selected={}), "ok"
-    if value == words.buy:
-        if page.missing_axes:
-            return page, "incomplete_options"
-        return replace(page, kind="done"), "ok"
-    return page, "already_selected" if value in page.selected.values() else "not_clickable"
-
-
-def _axis_to_set(product: Product, selected: Mapping[str, str], value: str) -> str | None:
-    """The axis a click on `value` sets: an open one before one that holds another value; None when there is none."""
-    replaceable = None
-    for axis, options in product.options.items():
-        if selected.get(axis) == value or not any(option.value == value for option in options):
-            continue
-        if axis not in selected:
-            return axis
-        replaceable = replaceable or axis
-    return replaceable
+def selection_state(axes: Mapping[str, Collection[str]], selected: Mapping[str, str]) -> dict[str, Any]:
+    """Which choices hold, which axes are open, and which choices name something that is not there."""
+    valid: dict[str, str] = {}
+    invalid: list[dict[str, str]] = []
+    for axis, value in selected.items():
+        if value in axes.get(axis, ()):
+            valid[axis] = value
+        else:
+            reason = "unknown_value" if axis in axes else "unknown_axis"
+            invalid.append({"axis": axis, "value": value, "reason": reason})
+    missing = [axis for axis in axes if axis not in valid]
+    return {
+        "selected_options": valid,
+        "missing_option_axes": missing,
+        "invalid_selected_options": invalid,
+        "options_complete": not missing and not invalid,
+    }

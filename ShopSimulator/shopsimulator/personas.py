@@ -66,7 +66,7 @@ def make_persona(
             "最近14天搜索关键词": [*older, taste.material],
             "最近14天加购商品": [],
             "最近14天收藏商品": [],
-            "最近14天关注店铺": [rng.choice(words.shops)],
+            "最近14天关注店铺": [rng.choice(brands)],
             "近7天访问次数": rng.randint(1, 30),
             "活跃时间段": [rng.choice(_HOURS)],
         },

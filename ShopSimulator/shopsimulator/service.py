@@ -1,16 +1,17 @@
-"""The shop over HTTP: one endpoint for episodes, one for health.
+"""The shop over HTTP: `POST /api/shop_agent` for episodes, `GET /healthz` for what is served, `GET /docs` to read.
 
-`POST /api/shop_agent` takes a JSON object with an `action` and answers `{"result": {...}}`:
+Every request is a JSON object with an `action`; every answer is `{"result": {...}}`, and an error is the text
+`result.error` in it. Statuses are those of the published service:
 
-    reset        idx, if_persona (default true), wait_s       -> env_idx, lease_id and the public task and page
-    interact     env_idx, lease_id, response ("search[..]")   -> the next page, over/done, reward, ...
-    terminate    env_idx, lease_id, termination_reason        -> the zero-reward terminal
-    release_one  env_idx, lease_id                            -> the slot is free again
-    release_all                                               -> every slot is free again
+    200  an answer; also the error that the body is no JSON
+    400  a malformed request: unknown action, a reset with env_idx, a missing or malformed env_idx or lease_id
+    409  a lease that is unknown, stale or released
+    500  what the engine refuses: unknown task, mode or reason, no response, anything after the end
 
-`reset` waits for a free slot: as long as the client stays connected, or `wait_s` seconds if it says so (then 503).
-Refusals are `{"detail": one line, "code": ...}`: 400 for a malformed request or a missing lease, 404 for an unknown
-task, 409 for a stale lease and for an action after the end. `GET /healthz` tells versions, slots and what is loaded.
+Four things are ours and don't disturb a client of the published service: an idle lease is reclaimed after a
+time-to-live; a reset may bound its waiting (`wait_s`, then 503); `batch` carries many requests in one; errors also
+carry a `code`. A reset that cannot succeed is refused before it waits for a slot, and one whose client hangs up gives
+its place in the queue away.
 
 The engine answers in well under a millisecond, so everything runs on one event loop and nothing needs a lock.
 """
@@ -27,16 +28,18 @@ import orjson
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from shopsimulator import ENVIRONMENT_VERSION, OBSERVATION_VERSION, PRIMARY_REWARD
 from shopsimulator.engine import ShopSession, ShopWorld
 from shopsimulator.errors import EpisodeOver, ShopError, StaleLease, UnknownTask
+from shopsimulator.openapi import docs_page, openapi_document
 from shopsimulator.sessions import Lease, SessionPool
 
-PRIMARY_REWARD = "r_strict"
+DEFAULT_PORT = 5700
 DEFAULT_SLOTS = 64
-DEFAULT_LEASE_TTL_S = 600.0
+DEFAULT_LEASE_TTL_S = 1800.0
 KEEP_ALIVE_S = 120  # longer than clients keep idle connections, so that no request meets a closing one
 
 Body = dict[str, Any]
@@ -52,10 +55,10 @@ class NoFreeSlot(ShopError):
 
 _REFUSALS: dict[type[ShopError], tuple[int, str]] = {
     BadRequest: (400, "bad_request"),
-    UnknownTask: (404, "unknown_task"),
     StaleLease: (409, "stale_lease"),
-    EpisodeOver: (409, "episode_over"),
     NoFreeSlot: (503, "no_free_slot"),
+    UnknownTask: (500, "unknown_task"),
+    EpisodeOver: (500, "episode_over"),
 }
 
 
@@ -64,8 +67,10 @@ def create_app(world: ShopWorld, slots: int = DEFAULT_SLOTS, lease_ttl_s: float 
     service = ShopService(world, SessionPool(world.new_session, slots, lease_ttl_s))
     return Starlette(
         routes=[
-            Route("/healthz", service.health, methods=["GET"]),
             Route("/api/shop_agent", service.shop_agent, methods=["POST"]),
+            Route("/healthz", service.health, methods=["GET"]),
+            Route("/openapi.json", service.openapi, methods=["GET"]),
+            Route("/docs", service.docs, methods=["GET"]),
         ]
     )
 
@@ -74,7 +79,7 @@ def run_service(
     world: ShopWorld,
     *,
     host: str = "127.0.0.1",
-    port: int = 8000,
+    port: int = DEFAULT_PORT,
     slots: int = DEFAULT_SLOTS,
     lease_ttl_s: float = DEFAULT_LEASE_TTL_S,
     announce: Callable[[str], None] = lambda url: None,
@@ -113,53 +118,81 @@ class ShopService:
     def __init__(self, world: ShopWorld, pool: SessionPool) -> None:
         self._world = world
         self._pool = pool
-        self._actions: dict[str, Callable[[Body, Request], Awaitable[Any]]] = {
+        self._actions: dict[str, Callable[[Body, Request], Awaitable[Body]]] = {
             "reset": self._reset,
             "interact": self._interact,
             "terminate": self._terminate,
             "release_one": self._release_one,
             "release_all": self._release_all,
+            "batch": self._batch,
         }
 
     async def health(self, request: Request) -> Response:
-        identity = self._world.identity()
         return _json(
             {
                 "ready": True,
-                "slots": self._pool.slots,
+                "environment_slots": self._pool.slots,
                 "free_slots": self._pool.free_slots,
                 "tasks": len(self._world.catalog.tasks),
+                "environment_version": ENVIRONMENT_VERSION,
                 "primary_reward": PRIMARY_REWARD,
-                "versions": {key: identity[key] for key in ("environment", "observation", "action_protocol", "search")},
-                "identity": identity,
+                "observation_version": OBSERVATION_VERSION,
+                "debug_ui": "/docs",
+                "replay_ui": None,
+                "lease_ttl_s": self._pool.ttl_s,
+                "identity": self._world.identity(),
             }
         )
 
+    async def openapi(self, request: Request) -> Response:
+        return _json(openapi_document())
+
+    async def docs(self, request: Request) -> Response:
+        return HTMLResponse(docs_page())
+
     async def shop_agent(self, request: Request) -> Response:
         try:
-            body = _parse(await request.body())
-            action = _field(body, "action", str)
-            if action not in self._actions:
-                raise BadRequest(f"action {action!r} is unknown; use one of {', '.join(self._actions)}")
-            return _json({"result": await self._actions[action](body, request)})
-        except ShopError as error:
-            status, code = _REFUSALS.get(type(error), (400, "bad_request"))
-            return _json({"detail": str(error), "code": code}, status)
+            body = orjson.loads(await request.body())
+        except orjson.JSONDecodeError as error:
+            return _json({"result": _error("bad_request", f"the request body is not JSON in UTF-8: {error}")})
+        status, result = await self._answer(body, request)
+        return _json({"result": result}, status)
 
-    async def _reset(self, body: Body, request: Request) -> Any:
+    async def _answer(self, body: Any, request: Request) -> tuple[int, Body]:
+        """Status and result of one request."""
+        try:
+            if not isinstance(body, dict):
+                raise BadRequest("the request body must be a JSON object with an `action`")
+            action = body.get("action")
+            handler = self._actions.get(action) if isinstance(action, str) else None
+            if handler is None:
+                raise BadRequest(f"action {action!r} is unknown; use one of {', '.join(self._actions)}")
+            return 200, await handler(body, request)
+        except ShopError as error:
+            status, code = _REFUSALS.get(type(error), (500, "refused"))
+            return status, _error(code, str(error))
+
+    async def _reset(self, body: Body, request: Request) -> Body:
         if body.get("env_idx") is not None:
             raise BadRequest("reset must not carry env_idx: it takes a free slot; release_one gives a slot back")
-        task_id = _field(body, "idx", int)
-        include_persona = bool(body.get("if_persona", True))
-        self._world.task(task_id)  # an unknown task is refused before it waits for a slot
+        task_id, mode = body.get("idx"), str(body.get("interaction_mode", "single_turn"))
+        if not isinstance(task_id, int) or isinstance(task_id, bool):
+            raise ShopError(f"`idx` must be the whole number of a task, found {task_id!r}")
+        self._world.task(task_id)  # what cannot start is refused before it waits for a slot
+        self._world.step_limit(mode)
         lease = await self._acquire(request, body.get("wait_s"))
-        payload = lease.session.reset(task_id, include_persona)
-        return {"env_idx": lease.slot, "lease_id": lease.lease_id, **payload}
+        payload = lease.session.reset(
+            task_id, bool(body.get("if_persona", False)), bool(body.get("include_private_goal", False)), mode
+        )
+        return payload | {"lease_id": lease.lease_id}
 
     async def _acquire(self, request: Request, wait_s: Any) -> Lease:
         """A lease, unless the client hangs up or its patience ends while it waits."""
         if wait_s is not None and (isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or wait_s < 0):
             raise BadRequest(f"wait_s is {wait_s!r}; give a number of seconds, 0 or more")
+        lease = self._pool.acquire_free()
+        if lease is not None:
+            return lease
         grant = asyncio.ensure_future(self._pool.acquire())
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -173,24 +206,36 @@ class ShopService:
             grant.cancel()
             gone.cancel()
 
-    async def _interact(self, body: Body, request: Request) -> Any:
-        session = self._leased(body)
-        return session.step(_field(body, "response", str))
+    async def _interact(self, body: Body, request: Request) -> Body:
+        session, lease_id = self._leased(body)
+        response = body.get("response")
+        if not isinstance(response, str):
+            raise ShopError(f"`response` must be a text that holds an action, found {response!r}")
+        return session.interact(response) | {"lease_id": lease_id}
 
-    async def _terminate(self, body: Body, request: Request) -> Any:
-        session = self._leased(body)
-        return session.terminate(_field(body, "termination_reason", str))
+    async def _terminate(self, body: Body, request: Request) -> Body:
+        session, lease_id = self._leased(body)
+        return session.terminate(str(body.get("termination_reason", "action_limit"))) | {"lease_id": lease_id}
 
-    async def _release_one(self, body: Body, request: Request) -> Any:
+    async def _release_one(self, body: Body, request: Request) -> Body:
         slot, lease_id = _lease_of(body)
         self._pool.release(slot, lease_id)
-        return {"env_idx": slot, "released": True}
+        return {"message": f"Environment {slot} has been released"}
 
-    async def _release_all(self, body: Body, request: Request) -> Any:
-        return {"released": self._pool.release_all()}
+    async def _release_all(self, body: Body, request: Request) -> Body:
+        return {"message": "All environments have been initialized", "released": self._pool.release_all()}
 
-    def _leased(self, body: Body) -> ShopSession:
-        return self._pool.session(*_lease_of(body))
+    async def _batch(self, body: Body, request: Request) -> Body:
+        """Many requests in one, each answered as if it had come alone; steps are executed in their order."""
+        requests = body.get("requests")
+        if not isinstance(requests, list) or any(isinstance(item, dict) and "requests" in item for item in requests):
+            raise BadRequest("`requests` must be a list of requests, none of them a batch")
+        answers = await asyncio.gather(*(self._answer(item, request) for item in requests))
+        return {"answers": [{"status": status, "result": result} for status, result in answers]}
+
+    def _leased(self, body: Body) -> tuple[ShopSession, str]:
+        slot, lease_id = _lease_of(body)
+        return self._pool.session(slot, lease_id), lease_id
 
 
 async def _disconnected(request: Request) -> None:
@@ -199,28 +244,15 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _parse(raw: bytes) -> Body:
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise BadRequest(f"the request body is not JSON in UTF-8: {error}") from None
-    if not isinstance(body, dict):
-        raise BadRequest("the request body must be a JSON object with an `action`")
-    return body
-
-
 def _lease_of(body: Body) -> tuple[int, str]:
-    if body.get("env_idx") is None or body.get("lease_id") is None:
-        raise BadRequest("env_idx and lease_id are missing; send the ones that reset returned")
-    return _field(body, "env_idx", int), _field(body, "lease_id", str)
+    slot, lease_id = body.get("env_idx"), body.get("lease_id")
+    if not isinstance(slot, int) or isinstance(slot, bool) or not lease_id:
+        raise BadRequest(f"{body['action']} needs the env_idx (a whole number) and the lease_id that reset returned")
+    return slot, str(lease_id)
 
 
-def _field(body: Body, name: str, kind: type) -> Any:
-    value = body.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        found = "nothing" if value is None else repr(value)
-        raise BadRequest(f"`{name}` must be {'a whole number' if kind is int else 'a string'}, found {found}")
-    return value
+def _error(code: str, message: str) -> Body:
+    return {"error": message, "code": code}
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -2,9 +2,9 @@
 
 The service holds a fixed number of slots, one shopping session each. `acquire` waits, first come first served, for
 a free slot and grants a **lease** on it: a secret that every later call must show. A lease ends when it is
-released, when somebody releases everything, or when it has been idle for longer than its time-to-live. From then on it
-is stale and refused for ever, so a client that comes back late can never act in somebody else's episode, and a client
-that crashed cannot keep a slot.
+released (a finished episode keeps its slot until then), when somebody releases everything, or when it has been idle for
+longer than its time-to-live. From then on it is stale and refused for ever, so a client that comes back late can never
+act in somebody else's episode, and a client that crashed cannot keep a slot.
 
 Expiry needs no background task: it is checked whenever somebody asks, and a waiting client wakes up for the next one.
 Everything here runs on one event loop.
@@ -38,7 +38,7 @@ class SessionPool:
 
     def __init__(
         self,
-        new_session: Callable[[], ShopSession],
+        new_session: Callable[[int], ShopSession],
         slots: int,
         ttl_s: float,
         clock: Callable[[], float] = time.monotonic,
@@ -48,8 +48,8 @@ class SessionPool:
         if ttl_s <= 0:
             raise ShopError(f"the lease time-to-live is {ttl_s} s; give a number above 0")
         self.slots = slots
+        self.ttl_s = ttl_s
         self._new_session = new_session
-        self._ttl_s = ttl_s
         self._clock = clock
         self._free: deque[int] = deque(range(slots))
         self._leases: dict[int, Lease] = {}
@@ -57,14 +57,17 @@ class SessionPool:
 
     @property
     def free_slots(self) -> int:
+        return len(self.list_free())
+
+    def list_free(self) -> list[int]:
         self.reclaim()
-        return len(self._free)
+        return sorted(self._free)
 
     async def acquire(self) -> Lease:
         """A lease on a fresh session; waits for a slot. Safe to cancel: no slot is lost and no place kept."""
-        self.reclaim()
-        if self._free:
-            return self._grant(self._free.popleft())
+        lease = self.acquire_free()
+        if lease is not None:
+            return lease
         place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiters.append(place)
         try:
@@ -78,6 +81,11 @@ class SessionPool:
                 self._waiters.remove(place)
             raise
         return self._grant(place.result())
+
+    def acquire_free(self) -> Lease | None:
+        """A lease on a fresh session if a slot is free now."""
+        self.reclaim()
+        return self._grant(self._free.popleft()) if self._free else None
 
     def session(self, slot: int, lease_id: str) -> ShopSession:
         """The leased session; counts as use. Raises `StaleLease`."""
@@ -99,7 +107,7 @@ class SessionPool:
 
     def reclaim(self) -> int:
         """End the leases that idled past their time-to-live; returns how many."""
-        deadline = self._clock() - self._ttl_s
+        deadline = self._clock() - self.ttl_s
         expired = [slot for slot, lease in self._leases.items() if lease.used_at < deadline]
         for slot in expired:
             self._revoke(slot)
@@ -111,12 +119,12 @@ class SessionPool:
         if lease is None or not secrets.compare_digest(lease.lease_id.encode(), lease_id.encode()):
             raise StaleLease(
                 f"this lease on slot {slot} is not valid (any more): it was released, or idle for more than "
-                f"{self._ttl_s:g} s; reset to get a new one"
+                f"{self.ttl_s:g} s; reset to get a new one"
             )
         return lease
 
     def _grant(self, slot: int) -> Lease:
-        lease = Lease(slot, secrets.token_hex(16), self._new_session(), self._clock())
+        lease = Lease(slot, secrets.token_hex(16), self._new_session(slot), self._clock())
         self._leases[slot] = lease
         return lease
 
@@ -134,6 +142,6 @@ class SessionPool:
     def _seconds_to_expiry(self) -> float:
         """Until the next lease could expire; never quite 0, so that a waiter cannot spin."""
         if not self._leases:
-            return self._ttl_s
+            return self.ttl_s
         oldest = min(lease.used_at for lease in self._leases.values())
-        return max(0.01, oldest + self._ttl_s - self._clock())
+        return max(0.01, oldest + self.ttl_s - self._clock())

@@ -1,9 +1,8 @@
-"""Words as search and reward see them.
+"""Words as search and title comparison see them, and texts as they are compared.
 
-Text is folded first (NFKC, so full-width `Ａ１` becomes `a1`; case; white space). A Latin or number run is one
-word; a mix such as `40cm` also yields its parts, so that `40 cm` finds it. Chinese has no spaces: a run of
-characters is read as its overlapping pairs (bigrams), which is precise, and as single characters, so that a
-one-character query finds something too.
+Chinese has no spaces: a run of Han characters is read as its overlapping pairs (bigrams), a lone one as it stands.
+A Latin or number run is one word, with what joins it inside (`wh-1000xm5`, `11.5`). `search_tokens` is the frozen
+tokenizer `han-bigram-latin-number-v1` over the frozen normaliser `nfkc-casefold-basic-punctuation-v1`.
 """
 
 from __future__ import annotations
@@ -11,12 +10,18 @@ from __future__ import annotations
 import re
 import unicodedata
 
+HAN_RUN = r"[\u3400-\u4dbf\u4e00-\u9fff]+"
+LATIN_RUN = r"[a-z0-9]+(?:[._+\-/][a-z0-9]+)*"
+
 # Han (with extensions A and beyond the BMP), kana and Hangul: scripts read character by character.
 _CJK = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_RUN = re.compile(rf"[{_CJK}]+|[0-9]+(?:\.[0-9]+)+[a-z]*|[^\W_{_CJK}]+")
-_PART = re.compile(r"[0-9.]+|[^\W\d_]+")
-_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _HAS_CJK = re.compile(rf"[{_CJK}]")
+_HAN = re.compile(HAN_RUN)
+_LATIN = re.compile(LATIN_RUN)
+_LETTER, _DIGIT = re.compile("[a-z]"), re.compile("[0-9]")
+_WIDE = re.compile(r"[a-z0-9._+\-/]+")
+_CURRENCY = re.compile(r"(?<=\d)\s*(?:rmb|cny|yuan)\b")
+_PAUSES = re.compile(r"[，,。；;：:！!？?、|]+")
 
 
 def fold(text: str) -> str:
@@ -32,48 +37,38 @@ def has_cjk(text: str) -> bool:
     return _HAS_CJK.search(text) is not None
 
 
-def _is_cjk_run(run: str) -> bool:
-    return _HAS_CJK.match(run) is not None
+def bigrams(run: str) -> list[str]:
+    """Overlapping pairs of a run of Han characters; a lone character is its own."""
+    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]
 
 
-def _runs(text: str) -> list[str]:
-    return _RUN.findall(_THOUSANDS.sub("", fold(text)))
+def normalize_query(text: str) -> str:
+    """The query as search reads it; shown on the results page."""
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    text = text.replace("人民币", "元").replace("块钱", "元")
+    text = _PAUSES.sub(" ", _CURRENCY.sub("元", text))
+    return " ".join(text.split())
 
 
-def index_tokens(text: str) -> list[str]:
-    """Every token under which `text` can be found, repetitions kept."""
-    tokens: list[str] = []
-    for run in _runs(text):
-        if _is_cjk_run(run):
-            tokens += [run[i : i + 2] for i in range(len(run) - 1)]
-            tokens += run
-        else:
-            tokens += _with_parts(run)
-    return tokens
+def search_tokens(text: str) -> list[str]:
+    """Distinct tokens: first the Han ones, then the Latin ones, in the order they stand."""
+    text = normalize_query(text)
+    tokens = [token for run in _HAN.findall(text) for token in bigrams(run)] if not text.isascii() else []
+    return list(dict.fromkeys(tokens + _LATIN.findall(text)))
 
 
-def query_tokens(text: str) -> list[str]:
-    """Tokens a query asks for: words, Chinese bigrams, and single characters only where they stand alone."""
-    tokens: list[str] = []
-    for run in _runs(text):
-        if not _is_cjk_run(run):
-            tokens += _with_parts(run)
-        elif len(run) == 1:
-            tokens.append(run)
-        else:
-            tokens += [run[i : i + 2] for i in range(len(run) - 1)]
-    return tokens
+def model_words(text: str) -> list[str]:
+    """Distinct Latin words that mix letters and digits, such as `rx580`: mostly model numbers."""
+    text = normalize_query(text)
+    found = dict.fromkeys(word[0] for word in _LATIN.finditer(text) if _mixed(_WIDE.match(text, word.start())))
+    return list(found)
 
 
-def _with_parts(word: str) -> list[str]:
-    parts = _PART.findall(word)
-    return [word, *parts] if len(parts) > 1 else [word]
-
-
-def model_tokens(text: str) -> list[str]:
-    """Words that mix letters and digits, such as `rx580`: mostly model numbers."""
-    words = (run for run in _runs(text) if not _is_cjk_run(run))
-    return [word for word in words if re.search(r"[a-z]", word) and re.search(r"[0-9]", word)]
+def _mixed(around: re.Match[str] | None) -> bool:
+    """Letters and digits both; `x--12` counts as one, as in the frozen rule."""
+    return (
+        around is not None and re.search(r"[a-z]", around[0]) is not None and re.search(r"[0-9]", around[0]) is not None
+    )
 
 
 def contains(haystack: str, needle: str) -> bool:

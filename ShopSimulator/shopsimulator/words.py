@@ -1,7 +1,8 @@
 """The vocabulary of generated worlds, in one language each.
 
-A generated product is called `{brand} {material} {noun}`. Words are chosen so that none is part of another: what
-makes two products differ is then always one whole word on the page, never a matter of spelling. Brands are invented.
+A generated product is called `{brand} {material} {noun}`. Words are chosen so that none is part of another and none
+resembles another: what makes two products differ is then always one whole word on the page, never a matter of
+spelling, and the lenient matching of the reward takes none for another. Brands are invented; they name the shop.
 Phrases carry `{thing}` (what is wanted, as far as the shopper says it) and, for a budget, `{limit}`.
 """
 
@@ -23,12 +24,11 @@ class Vocabulary:
     sizes: tuple[str, ...]
     packs: tuple[str, ...]
     features: tuple[str, ...]
-    shops: tuple[str, ...]
     places: tuple[str, ...]
     colour_axis: str
     size_axis: str
     pack_axis: str
-    description: str  # {title} {feature} {shop}
+    description: str  # {title} {feature}
     plain: tuple[str, ...]  # wordings of what is wanted, by what the shopper leaves to be found out
     brand: tuple[str, ...]
     recent: tuple[str, ...]
@@ -105,12 +105,11 @@ ENGLISH = Vocabulary(
     sizes=("small", "medium", "large", "giant"),
     packs=("single", "double", "triple"),
     features=("light", "sturdy", "foldable", "washable", "handmade", "stackable"),
-    shops=("north market", "harbour goods", "corner store", "hill traders", "river house", "old town supply"),
     places=("north", "south", "east", "west"),
     colour_axis="colour",
     size_axis="size",
     pack_axis="pack",
-    description="{title}, {feature}, sold by {shop}",
+    description="{title}, {feature}",
     plain=("need {thing}", "want {thing}", "looking for {thing}"),
     brand=("need {thing} of my usual brand", "want {thing} by my usual brand", "my usual brand of {thing}"),
     recent=(

@@ -28,6 +28,7 @@ from typing import Any
 from intraskill.core.errors import PolicyUnavailable, TechnicalFailure
 from intraskill.core.protocol import Environment, Policy
 from intraskill.core.records import (
+    UNREADABLE,
     Episode,
     EpisodeJob,
     EpisodeStep,
@@ -41,7 +42,6 @@ from intraskill.core.records import (
     Turn,
     TurnRequest,
 )
-from intraskill.core.seeds import stable_seed
 from intraskill.families.base import Prompt, ProtocolError, TaskFamily, answers
 from intraskill.skills.bank import Chunk
 
@@ -105,7 +105,8 @@ class _Attempt:
         group: str,
     ) -> None:
         self.job, self.family, self.env, self.policy = job, family, env, policy
-        self.prompt, self.chunks, self.settings = prompt, chunks, settings
+        self.prompt, self.settings = prompt, settings
+        self.chunks = [chunk for chunk in chunks if chunk.applies_to(job.task_id)]
         self.group, self.session = group, f"{group}/{job.episode_id}"
         self.session_open = False
         self.reset: Reset | None = None
@@ -131,16 +132,17 @@ class _Attempt:
         clock = time.perf_counter()
         tools = self.family.tools(state, self.settings.tool_schema)
         turn = await self._ask(tools)
-        self.messages.append(assistant_message(turn))
+        if turn.content or turn.tool_calls or self.settings.tool_schema == "static":
+            self.messages.append(assistant_message(turn))  # an empty reply is kept where the next prompt extends it
         try:
-            decoded = self.family.decode(turn, state)
+            decoded = self.family.decode(turn, state, tools)
         except ProtocolError as error:
             self.steps.append(EpisodeStep(turn, None, None, str(error), time.perf_counter() - clock, tools))
-            if turn.finish_reason == "length":
+            if cut_short(turn):
                 await self._terminate("generation_length")
             else:
-                call_ids = [call.call_id for call in turn.tool_calls]
-                self.messages += self.prompt.protocol_feedback(error, state, observation, call_ids)
+                said = self.prompt.protocol_feedback(error, observation, tools)
+                self.messages += answers([call.call_id for call in turn.tool_calls], said)
             return None
         result = await self.env.step(decoded.action)
         self.steps.append(EpisodeStep(turn, decoded.action, result, None, time.perf_counter() - clock, tools))
@@ -157,7 +159,7 @@ class _Attempt:
                 messages=tuple(self.messages),
                 tools=tools,
                 sampling=self.settings.sampling,
-                seed=stable_seed(self.job.seed, index),
+                seed=self.job.seed + index,
                 session=self.session,
                 group=self.group,
                 previous=self.steps[-1].turn if self.steps else None,
@@ -208,6 +210,15 @@ class _Attempt:
             started_at=started_at,
             seconds=seconds,
         )
+
+
+def cut_short(turn: Turn) -> bool:
+    """Whether a reply that could not be read ends the episode: cut at the token limit before it held its one call.
+
+    A call that came whole, but whose arguments could not be read, is an error like any other.
+    """
+    whole = len(turn.tool_calls) == 1 or (turn.parse_error and turn.parse_code != UNREADABLE)
+    return turn.finish_reason == "length" and not whole
 
 
 def assistant_message(turn: Turn) -> Message:

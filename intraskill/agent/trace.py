@@ -6,7 +6,8 @@ analysts, metrics and comparisons alike. What a family adds stands beside the co
 The goal stands in `final` and nowhere else; nothing before the end of an episode, and nothing the policy reads, may
 hold it. Traces are local: they contain reasoning and what users told.
 
-The tools a turn was offered stand with the first step and with every step at which they changed.
+The keys are those of the published format, so a trace written elsewhere is read as well: what only we write (a turn's
+whole text, the success in `final`) may be missing. The tools a turn was offered stand with every step.
 
 What only a trainer needs (ids, masks, log-probs) is a record of its own (`intraskill-tokens-v1`), tied to the trace
 by the episode id, so that a trace never changes with the training code.
@@ -14,8 +15,6 @@ by the episode id, so that a trace never changes with the training code.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
@@ -24,7 +23,6 @@ from typing import Any
 from intraskill.agent.segments import segments
 from intraskill.core.errors import StateCorrupted
 from intraskill.core.records import (
-    LIMITS,
     Episode,
     EpisodeJob,
     EpisodeStep,
@@ -33,39 +31,38 @@ from intraskill.core.records import (
     StepResult,
     ToolCall,
     Turn,
-    stored_task_id,
 )
-from intraskill.skills.bank import Chunk
+from intraskill.skills.bank import Chunk, chunk_record
+from intraskill.skills.released import content_sha256, markdown, released_version
 
 TRACE_SCHEMA = "shopsimrl-episode-v4"
 TOKENS_SCHEMA = "intraskill-tokens-v1"
 _PRIVATE = frozenset({"goal", "private_goal", "env_idx", "lease_id"})
 # Keys that the traces of every family have; the others are the family's own.
-_RESET = frozenset({"task_id", "task_instruction", "observation", "observation_state"})
+_RESET = frozenset({"task_instruction", "observation", "observation_state"})
 _RESULT = frozenset(
     ["observation", "observation_state", "done", "reward", "reward_detail", "action_feedback", "termination_reason"]
 )
+_FINAL = _RESULT | {"goal", "success"}
 
 
 def episode_trace(episode: Episode, provenance: Mapping[str, Any], chunks: Sequence[Chunk] = ()) -> dict[str, Any]:
     """The trace of an episode; give the `chunks` it was shown to keep their content beside their ids."""
     return {
-        "schema": TRACE_SCHEMA,
+        "schema_version": TRACE_SCHEMA,
         "episode_id": episode.job.episode_id,
-        "job": episode.job.record(),
         "status": episode.status,
-        "provenance": dict(provenance),
+        "job": episode.job.record(),
+        "provenance": _provenance(provenance),
+        "started_at": episode.started_at,
+        "ended_at": _ended_at(episode),
+        "duration_ms": episode.seconds * 1000,
         "reset": _reset(episode.reset),
         "selected_skills": _skills(episode.skill_ids, chunks),
         "conversation": list(episode.messages),
         "steps": list(_steps(episode)),
         "final": _final(episode),
         "error": episode.error,
-        "times": {
-            "started_at": episode.started_at,
-            "finished_at": _finished_at(episode),
-            "seconds": episode.seconds,
-        },
     }
 
 
@@ -105,22 +102,40 @@ def episode_from_trace(trace: Mapping[str, Any]) -> Episode:
         job=EpisodeJob.from_record(trace["job"]),
         status=trace["status"],
         skill_ids=tuple(skill["skill_id"] for skill in trace["selected_skills"]),
-        reset=_reset_from(trace["reset"]) if trace["reset"] else None,
+        reset=_reset_from(str(trace["job"]["task_id"]), trace["reset"]) if trace["reset"] else None,
         messages=tuple(trace["conversation"]),
         steps=tuple(_steps_from(trace["steps"], final)),
         reward=float(final.get("reward", 0.0)),
-        success=bool(final.get("success", False)),
+        success=succeeded(final),
         detail=dict(final.get("reward_detail") or {}),
         termination=final.get("termination_reason"),
         error=trace["error"],
-        started_at=trace["times"]["started_at"],
-        seconds=trace["times"]["seconds"],
+        started_at=trace["started_at"],
+        seconds=trace["duration_ms"] / 1000,
     )
 
 
 def _expect(record: Mapping[str, Any], schema: str) -> None:
-    if record.get("schema") != schema:
-        raise StateCorrupted(f"expected a {schema} record, found {record.get('schema')!r}")
+    found = record.get("schema_version", record.get("schema"))
+    if found != schema:
+        raise StateCorrupted(f"expected a {schema} record, found {found!r}")
+
+
+def _provenance(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the episode came from, sorted as in the published format: model, environment, prompt, skills, runtime."""
+    rest = dict(given)
+    environment = rest.pop("environment", {})
+    return {
+        "model": {**rest.pop("policy", {}), "sampling": rest.pop("sampling", {})},
+        "environment": environment,
+        "prompt": {key: rest.pop(key, None) for key in ("prompt_sha256", "tool_schema")},
+        "skills": {"bank_sha256": rest.pop("bank_sha256", None)},
+        "runtime": {
+            "max_steps": rest.pop("max_steps", None),
+            "action_protocol": environment.get("action_protocol"),
+        },
+        **rest,
+    }
 
 
 def _reset(reset: Reset | None) -> dict[str, Any] | None:
@@ -128,16 +143,15 @@ def _reset(reset: Reset | None) -> dict[str, Any] | None:
         return None
     return {
         **reset.extra,
-        "task_id": stored_task_id(reset.task_id),
         "task_instruction": reset.instruction,
         "observation": reset.observation,
         "observation_state": _public(reset.state),
     }
 
 
-def _reset_from(record: Mapping[str, Any]) -> Reset:
+def _reset_from(task_id: str, record: Mapping[str, Any]) -> Reset:
     return Reset(
-        task_id=str(record["task_id"]),
+        task_id=task_id,
         instruction=record["task_instruction"],
         observation=record["observation"],
         state=record["observation_state"],
@@ -153,55 +167,52 @@ def _skills(skill_ids: Sequence[str], chunks: Sequence[Chunk]) -> list[dict[str,
 def _content(chunk: Chunk | None) -> dict[str, Any]:
     if chunk is None:
         return {}
-    visible = chunk.visible()
-    digest = hashlib.sha256(json.dumps(visible, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
-    return {"version": chunk.version, "content": visible, "content_sha256": digest, "metadata": chunk.metadata}
+    content = markdown(chunk_record(chunk))
+    return {
+        "content": content,
+        "version": released_version(chunk.metadata, chunk.version),
+        "metadata": chunk.metadata,
+        "content_sha256": content_sha256(content),
+    }
 
 
 def _steps(episode: Episode) -> Iterable[dict[str, Any]]:
     """Steps with what each turn was about: the observation that the last action led to."""
     if episode.reset is None:
         return
-    observation, offered = episode.reset.observation, None
-    for index, step in enumerate(episode.steps):
-        stored = {"step": index, "observation": observation} | _step(step)
-        if step.tools != offered:
-            stored["tools"] = list(step.tools)
-        yield stored
-        offered = step.tools
+    observation = episode.reset.observation
+    for index, step in enumerate(episode.steps, start=1):
+        yield {"step_index": index, "observation": observation, "tools": list(step.tools), **_step(step)}
         if step.action is not None and step.result is not None:
             observation = step.result.observation
 
 
 def _step(step: EpisodeStep) -> dict[str, Any]:
+    """The turn and what it led to. A reply that was cut ends the episode; its terminal stands in `final` alone."""
     code, _, message = (step.protocol_error or "").partition(": ")
-    error = {"code": code, "message": message} if code else None
+    error = {"code": code, "message": message}
+    stored: dict[str, Any] = {"model": _turn(step)}
+    if step.result is not None and step.result.termination == "generation_length":
+        stored["policy_failure"] = {"code": "generation_length", "message": message}
+    elif step.protocol_error:
+        tools = [tool["function"]["name"] for tool in step.tools]
+        stored["protocol_error"] = error
+        stored["protocol_feedback"] = {"type": "tool_protocol_error", **error, "available_tools": tools}
+    acted = step.action is not None and step.result is not None
+    return stored | {"action": step.action, "environment": _result(step.result) if acted else None}
+
+
+def _turn(step: EpisodeStep) -> dict[str, Any]:
+    turn = step.turn
     return {
-        "model": _turn(step.turn),
-        "action": step.action,
-        "protocol_error": error,
-        "protocol_feedback": {"valid": False, **error} if error else None,
-        "policy_failure": _policy_failure(step),
-        "environment": _result(step.result),
-        "action_feedback": step.result.feedback if step.result and step.action is not None else None,
-        "seconds": step.seconds,
-    }
-
-
-def _policy_failure(step: EpisodeStep) -> dict[str, str] | None:
-    termination = step.result.termination if step.result else None
-    return {"code": termination} if termination in LIMITS else None
-
-
-def _turn(turn: Turn) -> dict[str, Any]:
-    return {
-        "text": turn.text,
         "content": turn.content,
-        "reasoning_content": turn.reasoning,
+        "reasoning": turn.reasoning,
         "tool_calls": [asdict(call) for call in turn.tool_calls],
-        "parse_error": turn.parse_error,
         "finish_reason": turn.finish_reason,
         "usage": turn.usage,
+        "latency_ms": step.seconds * 1000,
+        "text": turn.text,
+        "parse_error": turn.parse_error,
         "weight_version": turn.weight_version,
     }
 
@@ -217,54 +228,58 @@ def _result(result: StepResult | None) -> dict[str, Any] | None:
         "reward": result.reward,
         "reward_detail": result.detail,
         "action_feedback": result.feedback,
-        "termination_reason": result.termination,
+        **({"termination_reason": result.termination} if result.done else {}),
     }
 
 
-def _result_from(record: Mapping[str, Any]) -> StepResult:
+def _result_from(record: Mapping[str, Any], others: frozenset[str] = _RESULT) -> StepResult:
     return StepResult(
         observation=record["observation"],
         state=record["observation_state"],
         done=record["done"],
         reward=record["reward"],
         detail=record["reward_detail"],
-        feedback=record["action_feedback"],
-        termination=record["termination_reason"],
-        extra={key: value for key, value in record.items() if key not in _RESULT},
+        feedback=record.get("action_feedback", {}),
+        termination=record.get("termination_reason"),
+        extra={key: value for key, value in record.items() if key not in others},
     )
 
 
 def _steps_from(rows: Iterable[Mapping[str, Any]], final: Mapping[str, Any]) -> list[EpisodeStep]:
     """The steps; what is only known at the end belongs to the terminal result, which is the last step's."""
-    steps: list[EpisodeStep] = []
-    offered: tuple[dict[str, Any], ...] = ()
-    for row in rows:
-        offered = tuple(row.get("tools", offered))
-        steps.append(_step_from(row, offered))
-    if final and steps and (end := steps[-1].result) is not None:
-        steps[-1] = replace(steps[-1], result=replace(end, success=final["success"], goal=final["goal"]))
+    steps = [_step_from(row) for row in rows]
+    if final and steps:
+        end = steps[-1].result or _result_from(final, _FINAL)
+        end = replace(end, success=succeeded(final), goal=final.get("goal"), termination=final["termination_reason"])
+        steps[-1] = replace(steps[-1], result=end)
     return steps
 
 
-def _step_from(stored: Mapping[str, Any], tools: tuple[dict[str, Any], ...]) -> EpisodeStep:
-    model, result, error = stored["model"], stored["environment"], stored["protocol_error"]
+def succeeded(final: Mapping[str, Any]) -> bool:
+    """As it was written down; traces from elsewhere say it in the reward's parts."""
+    return bool(final.get("success", (final.get("reward_detail") or {}).get("r_success") == 1))
+
+
+def _step_from(stored: Mapping[str, Any]) -> EpisodeStep:
+    model, result = stored["model"], stored["environment"]
+    error = stored.get("protocol_error") or stored.get("policy_failure")
     turn = Turn(
-        text=model["text"],
-        content=model["content"],
-        reasoning=model["reasoning_content"],
-        tool_calls=tuple(ToolCall(**call) for call in model["tool_calls"]),
+        text=model.get("text") or "",
+        content=model["content"] or "",
+        reasoning=model.get("reasoning") or "",
+        tool_calls=tuple(ToolCall(call["name"], call["arguments"], call["call_id"]) for call in model["tool_calls"]),
         finish_reason=model["finish_reason"],
-        parse_error=model["parse_error"],
-        weight_version=model["weight_version"],
+        parse_error=model.get("parse_error"),
+        weight_version=model.get("weight_version", ""),
         usage=dict(model["usage"]),
     )
     return EpisodeStep(
         turn=turn,
         action=stored["action"],
         result=_result_from(result) if result else None,
-        protocol_error=f"{error['code']}: {error['message']}" if error else None,
-        seconds=stored["seconds"],
-        tools=tools,
+        protocol_error=f"{error['code']}: {error.get('message', '')}" if error else None,
+        seconds=model.get("latency_ms", 0.0) / 1000,
+        tools=tuple(stored["tools"]),
     )
 
 
@@ -274,7 +289,7 @@ def _final(episode: Episode) -> dict[str, Any] | None:
         return None
     end = episode.steps[-1].result if episode.steps else None
     return {
-        **(end.extra if end else {}),
+        **(_result(end) or {}),
         "done": True,
         "reward": episode.reward,
         "success": episode.success,
@@ -288,7 +303,7 @@ def _public(state: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in state.items() if key not in _PRIVATE}
 
 
-def _finished_at(episode: Episode) -> str:
+def _ended_at(episode: Episode) -> str:
     if not episode.started_at:
         return ""
     finished = datetime.fromisoformat(episode.started_at) + timedelta(seconds=episode.seconds)

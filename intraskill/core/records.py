@@ -16,8 +16,11 @@ from typing import Any, Literal
 Message = dict[str, Any]  # one OpenAI chat message
 Tool = dict[str, Any]  # one OpenAI function tool
 
+UNREADABLE = "invalid_tool_call"  # the kind of error of a reply that does not follow the wire format
 FinishReason = Literal["stop", "length", "abort"]
 Style = Literal["full", "compact"]  # of a prompt and its chunks; `compact` is for very small models
+STYLES: tuple[Style, ...] = ("full", "compact")
+PROMPT_FILES = (".jinja", ".jinja2", ".j2")  # endings of prompts that a user wrote
 ToolSchema = Literal["static", "dynamic"]  # the same tools on every turn, or those of the state
 Limit = Literal["action_limit", "generation_length"]  # endings by the agent loop; a family has others of its own
 LIMITS: tuple[Limit, ...] = ("action_limit", "generation_length")
@@ -49,7 +52,8 @@ class Turn:
     `prompt_ids`: the exact token ids the model saw, `token_ids`: the ids it sampled (the end-of-turn token
     included), `log_probs`: their log-probabilities (nats) under the sampling distribution, one per sampled token.
     A policy behind a text-only endpoint leaves the three empty: such turns cannot be trained on.
-    `parse_error` is None exactly when `tool_calls` holds everything the reply tried to call.
+    `parse_error` is None exactly when `tool_calls` holds everything the reply tried to call; `parse_code` then names
+    the kind of error.
     """
 
     text: str
@@ -61,6 +65,7 @@ class Turn:
     token_ids: tuple[int, ...] = ()
     log_probs: tuple[float, ...] = ()
     parse_error: str | None = None
+    parse_code: str = UNREADABLE
     weight_version: str = ""
     usage: dict[str, int] = field(default_factory=dict)  # prompt_tokens, completion_tokens, cached_tokens
 
@@ -111,7 +116,7 @@ class StepResult:
     done: bool
     reward: float
     detail: dict[str, Any]
-    feedback: dict[str, Any]  # {"valid": bool, "code": reason code or "ok", "message": text}
+    feedback: dict[str, Any]  # {"valid": bool, "reason": code, "message": text}, and what the family adds
     success: bool = False
     termination: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
@@ -129,7 +134,7 @@ class EpisodeJob:
 
     @property
     def episode_id(self) -> str:
-        return f"task-{self.task_id}__sample-{self.sample_id}"
+        return f"task-{self.task_id:0>6}__sample-{self.sample_id:03d}"
 
     def record(self) -> dict[str, Any]:
         """The job as a trace holds it."""

@@ -36,12 +36,12 @@ def _variable_name(name: str) -> str:
     return name
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
     """The place a path names now; a run that is continued from elsewhere must still find it."""
     return path if path.startswith("builtin:") else os.path.abspath(os.path.expanduser(path))
 
 
 Url = Annotated[str, AfterValidator(_without_secret)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
-PathText = Annotated[str, AfterValidator(_absolute)]  # or `builtin:NAME`
-AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(_absolute(str(path))))]
+PathText = Annotated[str, AfterValidator(absolute)]  # or `builtin:NAME`
+AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(absolute(str(path))))]

@@ -95,7 +95,7 @@ def _fill(table: EpisodeTable, index: int, trace: TraceNumbers) -> None:
     assert trace.final is not None
     for name, value in _numbers(trace, table.parts).items():
         table.values[name][index] = value
-    table.started[index] = datetime.fromisoformat(trace.times.started_at).timestamp()
+    table.started[index] = datetime.fromisoformat(trace.started_at).timestamp()
     table.terminations[trace.final.termination_reason or "unknown"] += 1
     for step in trace.steps:
         if step.protocol_error is not None:
@@ -105,7 +105,7 @@ def _fill(table: EpisodeTable, index: int, trace: TraceNumbers) -> None:
 def _numbers(trace: TraceNumbers, parts: Sequence[str]) -> dict[str, float]:
     final, steps = trace.final, trace.steps
     assert final is not None
-    numbers = {"reward": final.reward, "success": float(final.success), "seconds": trace.times.seconds}
+    numbers = {"reward": final.reward, "success": float(final.success), "seconds": trace.seconds}
     numbers |= {name: float(final.reward_detail.get(name) or 0.0) for name in parts}
     numbers |= {
         "steps": len(steps),

@@ -28,6 +28,7 @@ from typing import Any
 
 import orjson
 
+from intraskill.agent.trace import succeeded
 from intraskill.core.errors import UserError
 from intraskill.core.records import EpisodeJob
 from intraskill.evaluate.episode_table import TOKENS
@@ -37,7 +38,14 @@ from intraskill.rollout.episode_numbers import StepNumbers, TraceNumbers, read_n
 from intraskill.storage.store import JsonlLog, decode_record, encode, read_json, write_json_atomic
 
 _PARQUET_ROWS = 20_000  # converted at a time
-_PUBLISHED_PROVENANCE = ("checkpoint", "checkpoint_id", "bank_sha256", "prompt_sha256", "tool_schema", "sampling")
+# Where each part of a trace's provenance goes; all of them are names and numbers.
+_PUBLISHED_PROVENANCE = {
+    "model": ("model", "model"),
+    "sampling": ("model", "sampling"),
+    "prompt_sha256": ("prompt", "prompt_sha256"),
+    "tool_schema": ("prompt", "tool_schema"),
+    "bank_sha256": ("skills", "bank_sha256"),
+}
 
 
 def trace_logs(run: Path) -> dict[str, JsonlLog]:
@@ -110,7 +118,7 @@ def _episode(log: str, trace: TraceNumbers, kind: type[FamilySettings]) -> dict[
         "protocol_errors": sum(step.protocol_error is not None for step in steps),
         "termination": final.termination_reason if final else None,
         **{name: sum(getattr(step.model.usage, name) for step in steps) for name in TOKENS},
-        "seconds": trace.times.seconds,
+        "seconds": trace.seconds,
     }
 
 
@@ -121,7 +129,7 @@ def _turn(log: str, trace: TraceNumbers, index: int, step: StepNumbers, kind: ty
         "turn": index,
         "action": kind.action_kind(step.action) if step.action else None,
         "valid": feedback.valid if feedback else None,
-        "feedback": feedback.code if feedback else None,
+        "feedback": feedback.reason if feedback else None,
         "protocol_error": step.protocol_error.code if step.protocol_error else None,
         "finish_reason": step.model.finish_reason,
         **{name: getattr(step.model.usage, name) for name in TOKENS},
@@ -166,7 +174,7 @@ class _Keeper:
             )
         if trace["status"] != "completed":
             return "failed"
-        if not trace["final"]["success"]:
+        if not succeeded(trace["final"]):
             return "not_successful"
         digest = conversation_sha256(trace["conversation"])
         if digest in self.seen:
@@ -179,8 +187,10 @@ class _Keeper:
         job = EpisodeJob.from_record(trace["job"])
         self.splits[job.split] += 1
         self.tasks.add(job.task_id)
-        self.with_errors += any(step["protocol_error"] for step in trace["steps"])
-        published = {key: trace["provenance"].get(key) for key in _PUBLISHED_PROVENANCE}
+        self.with_errors += any("protocol_error" in step for step in trace["steps"])
+        origin = trace["provenance"]
+        published = {name: origin.get(part, {}).get(key) for name, (part, key) in _PUBLISHED_PROVENANCE.items()}
+        published |= {key: origin.get(key) for key in ("checkpoint", "checkpoint_id")}
         skills = [skill["skill_id"] for skill in trace["selected_skills"]]
         provenance = {
             "episode_id": job.episode_id,
@@ -188,7 +198,6 @@ class _Keeper:
             **asdict(job),
             **{key: trace[key] for key in ("step", "group_index") if key in trace},
             "skill_ids": skills,
-            "model": trace["provenance"].get("policy", {}).get("model"),
             **published,
         }
         messages = trace["conversation"]

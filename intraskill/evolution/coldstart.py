@@ -100,7 +100,7 @@ class ColdStart:
             raise UserError(f"{self.folder}: there are no cards yet; run `intraskill coldstart analyze` first")
         released = (release(card, self.facts)[0] for card in cards)
         lessons = [lesson for lesson in released if lesson is not None]
-        limits = Limits(DRAFT_CHUNKS, self.settings.analyst.min_cards, self.settings.policy.prompt)
+        limits = Limits(DRAFT_CHUNKS, self.settings.analyst.min_cards, self.settings.policy.style)
         drafts = draft_clusters(lessons, self.mechanisms)
         groups: list[tuple[Cluster, None]] = [(cluster, None) for cluster in drafts]
         compiled = compile_candidates(lessons, Bank(), (), self.facts, self.mechanisms, limits, groups)

@@ -25,7 +25,7 @@ from intraskill.evolution.firewall import check
 from intraskill.evolution.ledger import rejected_texts
 from intraskill.families.analysis import Abstraction, Facts, Mechanisms
 from intraskill.gate.interventions import Candidate
-from intraskill.skills.bank import Bank, Chunk
+from intraskill.skills.bank import Bank, Chunk, chunk_record
 
 _SAME_WORDS = 0.5  # Jaccard similarity from which two clusters are one
 _FILLER = frozenset(words("a an and at be by for from if in into is it of on or that the to"))
@@ -132,8 +132,11 @@ def aligned(found: Iterable[Cluster], mechanisms: Mechanisms) -> list[Cluster]:
 
 def candidate_record(candidate: Candidate) -> dict[str, Any]:
     """A candidate as JSON."""
-    chunk = asdict(candidate.chunk) | {"procedure": list(candidate.chunk.procedure)}
-    return {"operation": candidate.operation, "target": candidate.target, "chunk": chunk}
+    return {
+        "operation": candidate.operation,
+        "target": candidate.target,
+        "chunk": chunk_record(candidate.chunk),
+    }
 
 
 def parse_candidate(record: Mapping[str, Any]) -> Candidate:

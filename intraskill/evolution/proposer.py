@@ -207,7 +207,7 @@ def open_proposer(settings: RunSettings, folder: RunFolder, family: TaskFamily) 
         return NoCandidates()
     evolution = evolution_of(family)
     analyst = open_analyst(settings, evolution)
-    limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.prompt)
+    limits = Limits(settings.gate.candidates, settings.analyst.min_cards, settings.policy.style)
     if not isinstance(analyst, LlmAnalyst):
         return Proposer(folder, analyst, evolution, limits)
 
@@ -245,7 +245,7 @@ def open_analyst(settings: RunSettings, evolution: Evolution) -> Analyst:
 
 def rules_analyst(settings: RunSettings, evolution: Evolution) -> Analyst:
     """The analyst that needs no model, also the one that reads successes."""
-    analyst = evolution.rules(settings.policy.prompt)
+    analyst = evolution.rules(settings.policy.style)
     if analyst is None:
         raise UserError(
             f"analyst.kind: the family {settings.environment.family} has no rules; set analyst.kind to llm or none"

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from intraskill.core.errors import IntraSkillError, UserError
 from intraskill.core.protocol import Environment
-from intraskill.core.records import EpisodeJob, Message, Reset, Style, Tool, ToolSchema, Turn
+from intraskill.core.records import EpisodeJob, Message, Reset, Tool, ToolSchema, Turn
 from intraskill.core.settings import Settings
 from intraskill.families.analysis import Evolution
 from intraskill.skills.bank import Chunk
@@ -103,10 +103,8 @@ class Prompt(Protocol):
     def messages(self, reset: Reset, chunks: Sequence[Chunk]) -> tuple[Message, ...]:
         """The messages an episode starts with; without chunks there is no trace of a skills section."""
 
-    def protocol_feedback(
-        self, error: ProtocolError, state: Mapping[str, Any], observation: str, call_ids: Sequence[str]
-    ) -> tuple[Message, ...]:
-        """What follows a reply that could not be read: the reason, then the unchanged observation."""
+    def protocol_feedback(self, error: ProtocolError, observation: str, tools: Sequence[Tool]) -> str:
+        """What answers a reply that could not be read, on an unchanged observation with these tools."""
 
 
 class TaskFamily(Protocol):
@@ -125,13 +123,17 @@ class TaskFamily(Protocol):
     def new_environment(self, job: EpisodeJob | None = None) -> Environment:
         """An environment for one episode; a simulated user draws from the job's seed."""
 
-    def prompt(self, style: Style) -> Prompt: ...
+    def prompt(self, name: str) -> Prompt:
+        """The prompt of a style, or that of a user's file. Raises `UserError` for neither, or one it cannot use."""
 
     def tools(self, state: Mapping[str, Any], schema: ToolSchema) -> tuple[Tool, ...]:
         """The tools offered in this state; none where the policy only talks."""
 
-    def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
-        """What the reply does. Raises `ProtocolError`; for a reply cut before its end, that ends the episode."""
+    def decode(self, turn: Turn, state: Mapping[str, Any], tools: Sequence[Tool]) -> Decoded:
+        """What the reply does, with the tools it was offered. Raises `ProtocolError`.
+
+        For a reply that was cut at the token limit without holding exactly one call, that ends the episode.
+        """
 
     def evolution(self) -> Evolution | None:
         """What lets the bank evolve; None: no analyst reads this family's failures."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from intraskill.core.foreign_json import decode
-from intraskill.core.records import FinishReason, ToolCall, Turn
+from intraskill.core.records import UNREADABLE, FinishReason, ToolCall, Turn
 
 _FINISH: dict[str, FinishReason] = {
     "length": "length",
@@ -62,7 +62,7 @@ def turn_from_choice(choice: Mapping[str, Any], answer: Mapping[str, Any], check
     """The turn a chat-completion choice stands for; undecodable calls move into the content, as written."""
     message = choice["message"]
     calls, broken = _calls(message.get("tool_calls") or [])
-    content = "\n".join(part for part in (_text(message.get("content")), *broken) if part)
+    content = "\n".join(part for part in (_text(message.get("content")), *(text for _, text in broken)) if part)
     metadata = answer.get("metadata")
     served = metadata.get("weight_version") if isinstance(metadata, dict) else None
     return Turn(
@@ -72,25 +72,27 @@ def turn_from_choice(choice: Mapping[str, Any], answer: Mapping[str, Any], check
         tool_calls=calls,
         finish_reason=_FINISH.get(str(choice.get("finish_reason")).lower(), "stop"),
         parse_error="the arguments of a tool call are not a JSON object" if broken else None,
+        parse_code=broken[0][0] if broken else UNREADABLE,
         weight_version=str(served or checkpoint_id),
         usage=_usage(answer.get("usage") or {}),
     )
 
 
-def _calls(listed: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolCall, ...], list[str]]:
-    """Decoded calls, and the text of those whose arguments are no JSON object."""
+def _calls(listed: Sequence[Mapping[str, Any]]) -> tuple[tuple[ToolCall, ...], list[tuple[str, str]]]:
+    """Decoded calls, and of those whose arguments are no JSON object what is wrong (a code) and their text."""
     calls, broken = [], []
     for call in listed:
         function = call.get("function") or {}
         name, arguments = str(function.get("name") or ""), function.get("arguments")
+        fault = "invalid_arguments_object" if isinstance(arguments, str) else "invalid_arguments_type"
         try:
             decoded = decode(arguments) if isinstance(arguments, str) else arguments
         except ValueError:
-            decoded = None
+            decoded, fault = None, "invalid_arguments_json"
         if isinstance(decoded, dict):
             calls.append(ToolCall(name, decoded, str(call.get("id") or "")))
         else:
-            broken.append(f"{name}({arguments})")
+            broken.append((fault, f"{name}({arguments})"))
     return tuple(calls), broken
 
 

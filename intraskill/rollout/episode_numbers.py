@@ -25,8 +25,9 @@ class UsageNumbers(msgspec.Struct, gc=False):
 
 
 class TurnNumbers(msgspec.Struct):
-    finish_reason: str
+    finish_reason: str | None
     usage: UsageNumbers
+    latency_ms: float = 0.0
     weight_version: str = ""
 
 
@@ -35,8 +36,14 @@ class Code(msgspec.Struct, gc=False):
 
 
 class Feedback(msgspec.Struct, gc=False):
-    valid: bool
-    code: str
+    valid: bool | None = None
+    reason: str = ""
+
+
+class Answer(msgspec.Struct, gc=False):
+    """What the environment answered; to a termination it gives no feedback."""
+
+    action_feedback: Feedback = msgspec.field(default_factory=Feedback)
 
 
 class StepNumbers(msgspec.Struct):
@@ -44,9 +51,18 @@ class StepNumbers(msgspec.Struct):
 
     model: TurnNumbers
     action: str | None
-    protocol_error: Code | None
-    action_feedback: Feedback | None
-    seconds: float
+    environment: Answer | None
+    protocol_error: Code | None = None
+    policy_failure: Code | None = None
+
+    @property
+    def action_feedback(self) -> Feedback | None:
+        feedback = self.environment.action_feedback if self.environment else None
+        return feedback if feedback and feedback.valid is not None else None
+
+    @property
+    def seconds(self) -> float:
+        return self.model.latency_ms / 1000
 
     @property
     def invalid(self) -> bool:
@@ -55,14 +71,14 @@ class StepNumbers(msgspec.Struct):
 
 class FinalNumbers(msgspec.Struct):
     reward: float
-    success: bool
     reward_detail: dict[str, Any]
     termination_reason: str | None
+    stored_success: bool | None = msgspec.field(name="success", default=None)
 
-
-class Times(msgspec.Struct, gc=False):
-    started_at: str
-    seconds: float
+    @property
+    def success(self) -> bool:
+        """As it was written down; traces from elsewhere say it in the reward's parts."""
+        return self.reward_detail.get("r_success") == 1 if self.stored_success is None else self.stored_success
 
 
 class JobNumbers(msgspec.Struct, gc=False):
@@ -81,13 +97,14 @@ class Failure(msgspec.Struct, gc=False):
 class TraceNumbers(msgspec.Struct):
     """One stored attempt. `final` is None for a technical failure, whose outcome means nothing."""
 
-    schema: str
+    schema_version: str
     stored_job: JobNumbers = msgspec.field(name="job")
     status: str
     steps: list[StepNumbers]
     final: FinalNumbers | None
     error: Failure | None
-    times: Times
+    started_at: str
+    duration_ms: float
     step: int | None = None  # training logs also say in which step and group an episode was generated
     group_index: int | None = None
 
@@ -104,6 +121,10 @@ class TraceNumbers(msgspec.Struct):
     def episode_id(self) -> str:
         return self.job.episode_id
 
+    @property
+    def seconds(self) -> float:
+        return self.duration_ms / 1000
+
 
 def read_numbers(log: JsonlLog) -> Iterator[TraceNumbers]:
     """Every attempt of a trace log in file order. Raises `StateCorrupted` for a record that is no trace."""
@@ -116,8 +137,8 @@ def read_numbers(log: JsonlLog) -> Iterator[TraceNumbers]:
             raise StateCorrupted(f"{log.path}: a record is no episode trace ({error}); restore the file") from error
         except msgspec.DecodeError:
             return None
-        if trace.schema != TRACE_SCHEMA:
-            raise StateCorrupted(f"{log.path}: expected {TRACE_SCHEMA} records, found {trace.schema!r}")
+        if trace.schema_version != TRACE_SCHEMA:
+            raise StateCorrupted(f"{log.path}: expected {TRACE_SCHEMA} records, found {trace.schema_version!r}")
         return trace
 
     return log.scan(decode)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from intraskill.agent.trace import episode_trace
+from intraskill.agent.trace import episode_trace, succeeded
 from intraskill.core.errors import StateCorrupted
 from intraskill.core.progress import Bar
 from intraskill.core.records import Episode, EpisodeJob
@@ -224,7 +224,7 @@ def outcome(row: Mapping[str, Any]) -> Outcome:
         task_id=job.task_id,
         completed=row["status"] == "completed",
         reward=float(final.get("reward", 0.0)),
-        success=bool(final.get("success", False)),
+        success=succeeded(final),
         detail=final.get("reward_detail") or {},
         steps=len(row["steps"]),
         termination=final.get("termination_reason"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from intraskill.core.records import Style, ToolSchema
-from intraskill.core.settings import PathText, Settings, Url, VariableName
+from intraskill.core.records import PROMPT_FILES, STYLES, Style, ToolSchema
+from intraskill.core.settings import PathText, Settings, Url, VariableName, absolute
 from intraskill.families.registry import DEFAULT, AnyFamilySettings
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -29,11 +29,25 @@ class PolicySettings(Settings):
     """The model that acts. `builtin:tiny` is the warm-up checkpoint that ships with the package."""
 
     model: PathText = Field("builtin:tiny", description="Hugging Face causal LM directory, or builtin:tiny")
-    prompt: Style = Field("compact", description="prompt template and chunk rendering")
+    prompt: str = Field("compact", description="prompt template: full, compact, or a Jinja file of your own")
     tool_schema: ToolSchema = "static"
     sampling: SamplingSettings = SamplingSettings()
     sampler_dtype: Literal["float32", "bfloat16"] = "bfloat16"
     threads: int = Field(0, ge=0, description="CPU threads for torch; 0 = all cores, or OMP_NUM_THREADS")
+
+    @field_validator("prompt")
+    @classmethod
+    def _style_or_file(cls, prompt: str) -> str:
+        if prompt in STYLES:
+            return prompt
+        if not prompt.endswith(PROMPT_FILES):
+            raise ValueError(f"{prompt!r} is no prompt; use {' or '.join(STYLES)}, or a file {'/'.join(PROMPT_FILES)}")
+        return absolute(prompt)
+
+    @property
+    def style(self) -> Style:
+        """How chunks are written for this model; a prompt of one's own gets the whole text."""
+        return "compact" if self.prompt == "compact" else "full"
 
 
 class RolloutSettings(Settings):

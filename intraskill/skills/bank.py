@@ -15,6 +15,10 @@ changing one word does not. The file format is JSON, schema `intraskill-bank-v1`
                  "verify": "..", "avoid": "..", "contribution": 0.03, "contribution_checkpoint": "..",
                  "contribution_conditions": "..", "metadata": {}}]}
 
+A chunk that came as one Markdown text keeps it as `content`, which then is what the `full` style shows; `task_ids`
+limit it to those tasks. Both are left out where there is none. A file in the released format (`released.py`) is read
+as well.
+
 Only `schema`, `chunks` and a chunk's `skill_id`, `title`, `applies_when`, `procedure` are required. `draft_only`
 marks a bank no gate has seen yet; `uses_test_outcomes` one that was made with knowledge of test results, so that
 no test score may be reported for it. `notes` and `metadata` are free and kept as they are.
@@ -31,6 +35,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from intraskill.core.errors import UserError
+from intraskill.skills.released import RELEASED_SCHEMA, from_released
 from intraskill.storage.store import write_json_atomic
 from intraskill.storage.user_files import read_user_json
 
@@ -54,6 +59,12 @@ class Chunk:
     contribution_checkpoint: str | None = None
     contribution_conditions: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    content: str = ""
+    task_ids: tuple[str, ...] | None = None
+
+    def applies_to(self, task_id: int | str) -> bool:
+        """Whether the chunk may be shown on this task."""
+        return self.task_ids is None or str(task_id) in self.task_ids
 
     def visible(self) -> dict[str, Any]:
         """What the policy can see, and the id that names it."""
@@ -64,6 +75,7 @@ class Chunk:
             "procedure": list(self.procedure),
             "verify": self.verify,
             "avoid": self.avoid,
+            **_chosen(self, ("content", "task_ids")),
         }
 
 
@@ -113,7 +125,9 @@ class Bank:
 def render_chunk(chunk: Chunk, style: Literal["full", "compact"]) -> str:
     """The chunk as prompt text: Markdown (`full`), or one short line (`compact`)."""
     if style == "compact":
-        return _one_line(f"{chunk.applies_when}: {'; '.join(chunk.procedure)}")
+        return _one_line(": ".join(filter(None, (chunk.applies_when, "; ".join(chunk.procedure)))))
+    if chunk.content:
+        return chunk.content.strip()
     lines = [f"### {_one_line(chunk.title)}", "", f"**When:** {_one_line(chunk.applies_when)}", ""]
     lines += [f"{number}. {_one_line(step)}" for number, step in enumerate(chunk.procedure, start=1)]
     for label, text in (("Verify", chunk.verify), ("Avoid", chunk.avoid)):
@@ -129,8 +143,21 @@ def bank_record(bank: Bank) -> dict[str, Any]:
         "draft_only": bank.draft_only,
         "uses_test_outcomes": bank.uses_test_outcomes,
         "notes": bank.notes,
-        "chunks": [asdict(chunk) | {"procedure": list(chunk.procedure)} for chunk in bank.chunks],
+        "chunks": [chunk_record(chunk) for chunk in bank.chunks],
     }
+
+
+def chunk_record(chunk: Chunk) -> dict[str, Any]:
+    """The chunk as the JSON object that stands in a bank file."""
+    record = asdict(chunk) | {"procedure": list(chunk.procedure)}
+    del record["content"], record["task_ids"]
+    return record | _chosen(chunk, ("content", "task_ids"))
+
+
+def _chosen(chunk: Chunk, keys: Iterable[str]) -> dict[str, Any]:
+    """What the chunk has of these, as JSON holds it."""
+    found = {key: getattr(chunk, key) for key in keys}
+    return {key: list(v) if isinstance(v, tuple) else v for key, v in found.items() if v not in ("", None)}
 
 
 def parse_bank(record: Any, where: str, *, texts_required: bool = True) -> Bank:
@@ -141,6 +168,8 @@ def parse_bank(record: Any, where: str, *, texts_required: bool = True) -> Bank:
     """
     if not isinstance(record, dict):
         raise UserError(f'{where}: a bank is a JSON object with "chunks", not {_kind(record)}')
+    if record.get("schema_version") == RELEASED_SCHEMA:
+        record = {"schema": SCHEMA} | from_released(record, where)
     _check_schema(record, where, required=texts_required)
     for key in record:
         if key not in _BANK_KEYS:
@@ -193,13 +222,15 @@ def _parse_chunk(record: Any, where: str, texts_required: bool) -> Chunk:
             raise UserError(f"{where}: unknown key {key!r}; a chunk has {', '.join(known)} (free notes: metadata)")
         _check_chunk_value(key, value, where)
     for key in _REQUIRED_TEXT:
-        if texts_required and not record.get(key):
+        if texts_required and not record.get(key) and not record.get("content"):
             raise UserError(f'{where}: "{key}" is missing or empty; the policy would be shown nothing')
-    return Chunk(**{**record, "procedure": tuple(record.get("procedure", ()))})
+    ids = record.get("task_ids")
+    tuples = {"procedure": tuple(record.get("procedure", ())), "task_ids": None if ids is None else tuple(ids)}
+    return Chunk(**{**record, **tuples})
 
 
 def _check_chunk_value(key: str, value: Any, where: str) -> None:
-    if key == "procedure":
+    if key in ("procedure", "task_ids"):
         good, wanted = isinstance(value, list) and all(isinstance(step, str) for step in value), "a list of texts"
     elif key == "version":
         good, wanted = type(value) is int and value >= 1, "a whole number from 1"

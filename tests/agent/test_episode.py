@@ -42,7 +42,7 @@ async def test_a_purchase(play):
     assert [step.action for step in episode.steps] == ["search[oak shelf]", "click[1]", "click[buy]"]
     assert episode.skill_ids == ("brand",)
     assert shop.diary == ["reset", "search[oak shelf]", "click[1]", "click[buy]", "close"]
-    assert engine.sessions == ["open g/task-7__sample-0", "close g/task-7__sample-0"]
+    assert engine.sessions == ["open g/task-000007__sample-000", "close g/task-000007__sample-000"]
     assert [message["role"] for message in episode.messages][2:] == [
         "assistant",
         "tool",
@@ -60,14 +60,14 @@ async def test_a_wrong_purchase_is_a_scored_zero(play):
 @pytest.mark.parametrize(
     ("reply", "code", "role"),
     [
-        ("", "no_tool_call", "user"),
-        ("I will look.", "no_tool_call", "user"),
-        ("<think>" + SEARCH, "no_tool_call", "user"),
-        ("<tool_call>\n<function=search>", "malformed_tool_call", "user"),
-        (TWO, "multiple_tool_calls", "tool"),
+        ("", "tool_call_count", "user"),
+        ("I will look.", "tool_call_count", "user"),
+        ("<think>" + SEARCH, "tool_call_count", "user"),
+        ("<tool_call>\n<function=search>", "invalid_tool_call", "user"),
+        (TWO, "tool_call_count", "tool"),
         ("Now: " + SEARCH, "mixed_content", "tool"),
-        (call_text("finish"), "unknown_tool", "tool"),
-        (call_text("search", q="oak"), "invalid_arguments", "tool"),
+        (call_text("finish"), "unavailable_tool", "tool"),
+        (call_text("search", q="oak"), "invalid_tool_arguments", "tool"),
     ],
 )
 async def test_a_protocol_error_costs_a_step_and_nothing_else(play, reply, code, role):
@@ -89,8 +89,8 @@ async def test_what_cannot_be_clicked_is_the_environments_answer(play):
     episode, _, _ = await play([call_text("click", value="nowhere"), SEARCH, FIRST, BUY])
     first = episode.steps[0]
     assert (first.action, first.protocol_error) == ("click[nowhere]", None)
-    assert first.result.feedback["code"] == "not_clickable"
-    assert "not_clickable" in episode.messages[3]["content"]
+    assert first.result.feedback["reason"] == "unavailable_action"
+    assert "unavailable_action" in episode.messages[3]["content"]
 
 
 async def test_the_environments_own_limit_ends_the_episode(play):
@@ -184,7 +184,7 @@ async def test_cancellation_gives_everything_back(job, toy_shop, shop_words):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert shop.diary[-1] == "close"
-    assert policy.closed == ["g/task-7__sample-0"]
+    assert policy.closed == ["g/task-000007__sample-000"]
 
 
 async def test_a_second_cancellation_does_not_leak_the_slot(job, toy_shop, shop_words):

@@ -43,7 +43,7 @@ def test_growing_prompts_are_one_segment(prompt, rounds):
     assert segment.token_ids == turns[last].prompt_ids + turns[last].token_ids
     assert learned(segment) == said(turns)
     assert segment.prompt_length == segment.loss_mask.index(1)
-    assert (segment.episode_id, segment.group_index, segment.advantage) == ("task-1__sample-2", 5, 0.0)
+    assert (segment.episode_id, segment.group_index, segment.advantage) == ("task-000001__sample-002", 5, 0.0)
 
 
 @given(st.lists(st.tuples(IDS.filter(bool), SAMPLED), max_size=6))

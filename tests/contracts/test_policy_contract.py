@@ -15,7 +15,7 @@ from intraskill.agent.parsing import parse_reply
 from intraskill.core.errors import TechnicalFailure
 from intraskill.core.protocol import Policy
 from intraskill.core.records import Sampling, Turn, TurnRequest
-from intraskill.families.shop.tools import build_tools, single_call
+from intraskill.families.shop.tools import build_tools
 from intraskill.policies.openai import Endpoint, OpenAIPolicy
 from intraskill.policies.scripted import ScriptedPolicy, call_text
 from intraskill.policies.token import TokenPolicy
@@ -87,7 +87,7 @@ async def test_it_is_a_policy(make):
 async def test_a_call_is_decoded(make):
     turn = await make(GOOD).generate(ask())
     check(turn)
-    call = single_call(turn)
+    (call,) = turn.tool_calls
     assert (call.name, call.arguments) == ("search", {"query": "oak 橡木"})
 
 

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from small_runs import any_choice
 
 from intraskill.core.errors import PolicyUnavailable
 from intraskill.core.progress import Reporter
@@ -36,11 +37,7 @@ def shop(messages, seed: int) -> tuple[str, str] | None:
     if page.endswith("search"):
         words = re.findall(r"[a-z]+", user.splitlines()[0])
         return "search", " ".join(words) if "carefully" in system else words[-1]
-    options = [line.split(": ")[1] for line in page.splitlines() if ": " in line]
-    for line in options:
-        if "*" not in line:
-            return "click", draw.choice(re.findall(r"[a-z]+", line))
-    return "click", "buy" if options else draw.choice("12")
+    return "click", any_choice(page, draw)
 
 
 class Shopper:

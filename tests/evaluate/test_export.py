@@ -5,6 +5,7 @@ import pytest
 
 from intraskill.cli import main
 from intraskill.core.errors import UserError
+from intraskill.core.records import EpisodeJob
 from intraskill.evaluate.export import _write_table, conversation_sha256, export_public, export_sft
 from intraskill.storage.store import JsonlLog
 
@@ -27,7 +28,7 @@ def run(evaluate, care_bank):
     return evaluate(split="train", skills={"path": str(care_bank)}, repeats=8, sample_size=10)[0]
 
 
-CODES = {"traces", "train", "purchase", "action_limit", "generation_length", "search", "click", "stop", "ok"}
+CODES = {"traces", "train", "purchase", "action_limit", "generation_length", "search", "click", "stop"}
 
 
 def test_public_tables_hold_numbers_and_codes_only(run, tmp_path, read_traces):
@@ -36,7 +37,8 @@ def test_public_tables_hold_numbers_and_codes_only(run, tmp_path, read_traces):
     traces = read_traces(run)
     assert (report["episodes"], report["turns"]) == (len(episodes), len(turns))
     assert (len(episodes), len(turns)) == (80, sum(len(trace["steps"]) for trace in traces))
-    feedback = {s["action_feedback"]["code"] for t in traces for s in t["steps"] if s["action_feedback"]}
+    answers = [step["environment"] for trace in traces for step in trace["steps"] if step["environment"]]
+    feedback = {answer["action_feedback"]["reason"] for answer in answers}
     assert set(words([*episodes, *turns])) <= CODES | feedback | {str(trace["job"]["task_id"]) for trace in traces}
     assert [e["reward"] for e in episodes] == [t["final"]["reward"] for t in traces]
 
@@ -80,7 +82,7 @@ def test_an_sft_record_is_a_chat_with_tools_and_where_it_came_from(run, tmp_path
     assert [tool["function"]["name"] for tool in record["tools"]] == ["search", "click"]
     provenance = record["provenance"]
     assert provenance["skill_ids"] == ["care"]
-    assert provenance["episode_id"] == f"task-{provenance['task_id']}__sample-{provenance['sample_id']}"
+    assert provenance["episode_id"] == EpisodeJob(provenance["task_id"], provenance["sample_id"], 0, "").episode_id
     assert provenance["bank_sha256"]
     assert "goal" not in json.dumps(record)
 
@@ -93,7 +95,7 @@ def test_tools_that_change_stand_with_the_replies_given_under_them(evaluate, car
     kept = {}
     for record in records:
         kept.setdefault(record["provenance"]["episode_id"], []).append(record)
-    traces = {f"task-{t['job']['task_id']}__sample-{t['job']['sample_id']}": t for t in read_traces(path)}
+    traces = {t["episode_id"]: t for t in read_traces(path)}
     for name, parts in kept.items():
         trace, shown = traces[name], None
         offered = [shown := step.get("tools", shown) for step in trace["steps"]]

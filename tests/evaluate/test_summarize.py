@@ -15,14 +15,22 @@ from intraskill.storage.store import JsonlLog
 PARTS = ("r_strict", "r_loose", "r_att", "r_price")
 
 
+def answer(reason):
+    return {"action_feedback": {"valid": reason == "executed", "reason": reason, "message": "ignored"}, "reward": 0.0}
+
+
 def step(**changes):
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 4}
     plain = {
-        "model": {"finish_reason": "stop", "usage": usage, "text": "ignored", "weight_version": "w"},
+        "model": {
+            "finish_reason": "stop",
+            "usage": usage,
+            "text": "ignored",
+            "weight_version": "w",
+            "latency_ms": 500.0,
+        },
         "action": "click[1]",
-        "protocol_error": None,
-        "action_feedback": {"valid": True, "code": "ok", "message": "ignored"},
-        "seconds": 0.5,
+        "environment": answer("executed"),
         "observation": "ignored",
     }
     return plain | changes
@@ -31,7 +39,7 @@ def step(**changes):
 def trace(task, sample=0, reward=1.0, steps=None, termination="purchase", start="00:00", seconds=2.0, **changes):
     success = reward == 1.0
     plain = {
-        "schema": "shopsimrl-episode-v4",
+        "schema_version": "shopsimrl-episode-v4",
         "job": {"task_id": task, "sample_id": sample, "seed": task, "split": "val"},
         "status": "completed",
         "steps": steps or [step()],
@@ -42,7 +50,8 @@ def trace(task, sample=0, reward=1.0, steps=None, termination="purchase", start=
             "termination_reason": termination,
         },
         "error": None,
-        "times": {"started_at": f"2026-01-01T{start}:00.000+00:00", "seconds": seconds},
+        "started_at": f"2026-01-01T{start}:00.000+00:00",
+        "duration_ms": seconds * 1000,
     }
     return plain | changes
 
@@ -100,15 +109,15 @@ def test_coverage_counts_failed_missing_and_retried(table):
 
 
 def test_steps_actions_and_errors(table):
-    error = step(action=None, action_feedback=None, protocol_error={"code": "no_tool_call", "message": "x"})
-    invalid = step(action_feedback={"valid": False, "code": "not_clickable", "message": "x"})
+    error = step(action=None, environment=None, protocol_error={"code": "tool_call_count", "message": "x"})
+    invalid = step(environment=answer("unavailable_action"))
     summary = summarize(table([trace(1, steps=[step(), error, error, invalid]), trace(2), trace(3), trace(4)]))
     steps = summary["steps"]
     assert (steps["total"], steps["actions"], steps["invalid_actions"], steps["protocol_errors"]) == (7, 5, 1, 2)
     assert steps["invalid_action_rate"] == 1 / 5
     assert steps["protocol_errors_per_step"] == 2 / 7
     assert steps["protocol_errors_per_task"] == 2 / 4
-    assert steps["protocol_errors_by_code"] == {"no_tool_call": 2}
+    assert steps["protocol_errors_by_code"] == {"tool_call_count": 2}
     assert summary["tokens"]["prompt_tokens"] == {"total": 70, "per_episode": 70 / 4}
 
 

@@ -16,7 +16,7 @@ def _values(*items: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def shop_records() -> list[dict[str, Any]]:
-    """Five shelves, one of them the goal of a persona task, and two products with awkward option values."""
+    """Five shelves, one of them the goal of a persona task, and three products with awkward option values."""
     shelf = {"shop_name": "norvik store", "category": "home›storage›shelf", "attribute": ["norvik", "oak"]}
     goal = {
         "task_id": 7,
@@ -32,11 +32,12 @@ def shop_records() -> list[dict[str, Any]]:
             "title": f"{brand} pine shelf",
             "pricing": [20.0 + n],
             "category": "home›storage›shelf",
+            "shop_name": brand,
         }
         for n, brand in enumerate(["tarn", "ulme", "veska", "wolt"])
     ]
     fillers[0]["instructions"] = [
-        {"task_id": 8, "instruction": "a tarn pine shelf", "attributes": [], "instruction_options": []}
+        {"task_id": 8, "instruction": "a tarn pine shelf", "attributes": ["pine"], "instruction_options": []}
     ]
     return [
         {
@@ -47,7 +48,7 @@ def shop_records() -> list[dict[str, Any]]:
             "customization_options": {"colour": _values("red", "blue"), "size": _values(("small", 30), ("large", 55))},
             "full_description": "A shelf of solid oak.",
             "instructions": [goal],
-            "user_persona": {"用户ID": "U1", "兴趣偏好": {"商品属性偏好": {"颜色": ["blue"]}}},
+            "user_persona": {"用户ID": "U1", "用户标签": ["blue"], "__reasoning__": "made up for task 7"},
         },
         *fillers,
         {
@@ -62,7 +63,14 @@ def shop_records() -> list[dict[str, Any]]:
             "title": "odd mug",
             "pricing": [9.0],
             "category": "home›kitchen›mug",
-            "customization_options": {"print": _values("back", "buy now", "🦊 [rot]")},
+            "customization_options": {"Print": _values("back", "Buy Now", "🦊 [rot]", "S/M")},
+        },
+        {
+            "asin": "300000000003",
+            "title": "empty vase",
+            "pricing": [5.0],
+            "category": "home›kitchen›vase",
+            "customization_options": {"size": _values("tall"), "finish": []},
         },
     ]
 
@@ -73,7 +81,7 @@ def make_world(shop_records: list[dict[str, Any]]) -> Callable[..., ShopWorld]:
 
     def make(records: list[dict[str, Any]] | None = None, **settings: Any) -> ShopWorld:
         inspection = inspect_records(records or shop_records)
-        assert not inspection.errors
+        assert not inspection.skipped
         return ShopWorld(inspection.catalog, ShopSettings(**settings))
 
     return make

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 
+import httpx
 import pytest
 from shopsimulator.client import ServiceUnavailable, ShopClient, is_loopback, read_health
 from shopsimulator.errors import EpisodeOver, ShopError, StaleLease, UnknownTask
@@ -18,8 +19,8 @@ async def test_an_episode_with_unicode_values(make_world, serve):
         lease = (opened["env_idx"], opened["lease_id"])
         await client.interact(*lease, "search[odd mug]")
         await client.interact(*lease, "click[300000000002]")
-        answer = await client.interact(*lease, "click[🦊 [rot]]")
-        assert answer["observation_state"]["selected_options"] == {"print": "🦊 [rot]"}
+        answer = await client.interact(*lease, "click[Print=🦊 [rot]]")
+        assert answer["observation_state"]["selected_options"] == {"Print": "🦊 [rot]"}
         await client.release(*lease)
         assert (await client.health())["free_slots"] == 1
 
@@ -38,6 +39,23 @@ async def test_refusals_arrive_as_the_errors_they_are(make_world, serve):
         assert await client.release_all() == 1
         with pytest.raises(StaleLease):
             await client.release(*lease)
+
+
+async def test_a_reset_asks_for_what_it_is_told(make_world, serve):
+    async with ShopClient(serve(make_world(), slots=2).url) as client:
+        plain = await client.reset(7)
+        assert (plain["task_mode"], plain["interaction_mode"]) == ("standard", "single_turn")
+        personal = await client.reset(7, if_persona=True, interaction_mode="multi_turn")
+        assert (personal["task_mode"], personal["interaction_mode"]) == ("persona", "multi_turn")
+
+
+async def test_many_steps_in_one_request(make_world, serve):
+    async with ShopClient(serve(make_world(), slots=2).url) as client:
+        leases = [(opened["env_idx"], opened["lease_id"]) for opened in [await client.reset(7), await client.reset(8)]]
+        steps = [(*lease, "search[shelf]") for lease in leases]
+        *answers, refused = await client.interact_many([*steps, (0, "stale", "search[x]")])
+        assert [answer["idx"] for answer in answers] == ["slot-0-7", "slot-1-8"]
+        assert isinstance(refused, StaleLease)
 
 
 async def test_more_clients_than_slots_all_get_their_turn(make_world, serve):
@@ -62,7 +80,7 @@ async def test_waiting_for_a_slot_outlasts_one_request(make_world, serve):
         await asyncio.sleep(0.7)
         assert not waiting.done()
         await holder.release(opened["env_idx"], opened["lease_id"])
-        assert (await waiting)["task_id"] == 8
+        assert (await waiting)["idx"] == 8
 
 
 async def test_patience_for_a_slot_ends(make_world, serve):
@@ -70,6 +88,27 @@ async def test_patience_for_a_slot_ends(make_world, serve):
         await client.reset(7)
         with pytest.raises(ServiceUnavailable, match="slots"):
             await client.reset(8)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "error"),
+    [
+        (409, {"result": {"error": "stale or invalid lease"}}, StaleLease),
+        (400, {"result": {"error": "unsupported action"}}, ShopError),
+        (500, {"result": {"error": "'NoneType' object has no attribute 'replace'"}}, ServiceUnavailable),
+        (200, {"result": {"error": "No JSON data provided"}}, ShopError),
+        (502, {"detail": "bad gateway"}, ServiceUnavailable),
+        (200, ["not a shop"], ServiceUnavailable),
+    ],
+)
+async def test_errors_of_a_service_without_codes_are_told_by_their_status(monkeypatch, status, content, error):
+    async def answer(self, method, url, **request) -> httpx.Response:
+        return httpx.Response(status, json=content)
+
+    monkeypatch.setattr(httpx.AsyncClient, "request", answer)
+    async with ShopClient("http://127.0.0.1:9") as client:
+        with pytest.raises(error):
+            await client.interact(0, "lease", "search[x]")
 
 
 class _BrokenService:
@@ -122,7 +161,7 @@ def test_one_client_serves_several_event_loops(make_world, serve):
     async def episode() -> int:
         opened = await client.reset(7)
         await client.release(opened["env_idx"], opened["lease_id"])
-        return opened["task_id"]
+        return opened["idx"]
 
     assert [asyncio.run(episode()) for _ in range(2)] == [7, 7]
 

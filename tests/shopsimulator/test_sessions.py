@@ -18,7 +18,7 @@ class Clock:
 
 
 def pool_of(slots: int, ttl_s: float = 10.0, clock: Clock | None = None) -> SessionPool:
-    return SessionPool(object, slots, ttl_s, clock or Clock())
+    return SessionPool(lambda slot: object(), slots, ttl_s, clock or Clock())
 
 
 async def test_a_lease_opens_its_session_and_no_other():
@@ -78,7 +78,7 @@ async def test_an_idle_lease_is_reclaimed_and_use_keeps_it():
 
 
 async def test_a_waiting_client_gets_the_slot_of_a_crashed_one():
-    pool = SessionPool(object, 1, ttl_s=0.05)
+    pool = SessionPool(lambda slot: object(), 1, ttl_s=0.05)
     crashed = await pool.acquire()
     heir = await asyncio.wait_for(pool.acquire(), timeout=5)
     assert heir.slot == crashed.slot
@@ -112,6 +112,15 @@ async def test_a_slot_granted_at_the_moment_of_giving_up_goes_to_the_next():
     assert pool.session(mine.slot, mine.lease_id) is mine.session
     with pytest.raises(asyncio.CancelledError):
         await impatient
+
+
+async def test_a_session_knows_its_slot_and_a_full_pool_says_so_at_once():
+    pool = SessionPool(lambda slot: slot, 2, 10.0)
+    leases = [pool.acquire_free(), await pool.acquire()]
+    assert [lease.session for lease in leases] == [0, 1]
+    assert pool.acquire_free() is None
+    pool.release(0, leases[0].lease_id)
+    assert pool.list_free() == [0]
 
 
 async def test_release_all_ends_every_lease():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
+from itertools import chain, combinations
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 from shopsimulator.catalog import Catalog
 from shopsimulator.errors import ShopError
 from shopsimulator.products import PurchaseTask
-from shopsimulator.splits import linked_components, make_splits, read_splits, write_splits
+from shopsimulator.splits import Splits, linked_components, make_splits
 
 
-def task(task_id: int, asin: str = "", instruction: str = "", persona: dict | None = None) -> PurchaseTask:
+def task(
+    task_id: int, asin: str = "", instruction: str = "", persona: dict | None = None, simple: str = ""
+) -> PurchaseTask:
     text = instruction or f"task {task_id}"
-    return PurchaseTask(task_id, asin or f"p{task_id}", text, "simple", (), (), None, persona)
+    return PurchaseTask(task_id, asin or f"p{task_id}", text, simple or f"simple {task_id}", (), (), None, persona)
 
 
 def catalog(*tasks: PurchaseTask) -> Catalog:
@@ -39,10 +42,15 @@ def test_each_kind_of_link_joins_and_chains_do_too():
         task(6, persona={"a": [2], "b": 1}),
         task(7, persona={"用户ID": ""}),
         task(8, persona={"用户ID": "", "用户标签": []}),
-        task(20),
-        task(21),
+        task(20, simple="a shelf"),
+        task(21, simple="A  Shelf"),
+        task(30, persona={"userid": "u30"}),
+        task(31, persona={"用户_ID": "U30", "x": 1}),
+        task(32, persona={"用户": "u30"}),
+        task(40),
     ]
-    assert linked_components(tasks) == [(1, 3, 4, 9), (5, 6), (7,), (8,), (20,), (21,)]
+    groups = [(1, 3, 4, 9), (5, 6), (7,), (8,), (20, 21), (30, 31), (32,), (40,)]
+    assert linked_components(tasks) == groups
 
 
 def test_sizes_are_hit_exactly_and_the_seed_decides():
@@ -61,6 +69,62 @@ def test_only_persona_tasks_are_split_where_there_are_any():
     world = catalog(*(task(n, persona={"用户ID": str(n)} if n % 2 else None) for n in range(20)))
     splits = make_splits(world, (5, 3, 2), 0)
     assert sorted(splits.train + splits.val + splits.test) == list(range(1, 20, 2))
+
+
+@pytest.mark.parametrize(("kind", "remainder"), [("persona", 1), ("standard", 0)])
+def test_the_kind_of_task_can_be_chosen(kind, remainder):
+    world = catalog(*(task(n, persona={"用户ID": str(n)} if n % 2 else None) for n in range(20)))
+    splits = make_splits(world, (5, 3, 2), 0, kind=kind)
+    assert {task_id % 2 for task_id in splits.train + splits.val + splits.test} == {remainder}
+    everything = make_splits(world, (10, 6, 4), 0, kind="all")
+    assert sorted(everything.train + everything.val + everything.test) == list(range(20))
+
+
+def test_too_few_tasks_are_counted_by_kind():
+    world = catalog(*(task(n, persona={"用户ID": str(n)} if n < 18 else None) for n in range(65)))
+    with pytest.raises(ShopError, match=r"need 20 tasks, the catalog has 18 tasks with a persona \(of 65\)"):
+        make_splits(world, (10, 5, 5), 0)
+
+
+def test_large_groups_are_not_held_out():
+    world = groups_of(*[5] * 4, *[1] * 40)
+    for seed in range(5):
+        splits = make_splits(world, (40, 10, 10), seed, max_group=4)
+        assert all(task_id >= 400 for task_id in splits.val + splits.test)  # ids from 400 on are alone
+
+
+def test_the_policy_is_the_published_one():
+    """Worked out by hand from its words: rank by SHA-256 of seed, split and group; test first, then val."""
+    world = groups_of(1, 1, 1, 2, 1)
+    splits = make_splits(world, (2, 2, 2), 20260829)
+    assert splits == by_the_policy([[0], [100], [200], [300, 301], [400]], 2, 2, 20260829)
+
+
+def by_the_policy(groups: list[list[int]], val: int, test: int, seed: int) -> Splits:
+    """The first subset in rank order that fills a split, found by trying prefixes of the ranking."""
+    chosen = {}
+    left = groups
+    for name, size in (("test", test), ("val", val)):
+        digests = {}
+        for group in left:
+            number = hashlib.sha256(",".join(map(str, group)).encode()).hexdigest()[:16]
+            digests[hashlib.sha256(f"{seed}:{name}:group-{number}".encode()).hexdigest()] = group
+        ranked = [digests[digest] for digest in sorted(digests)]
+        end = next(
+            end
+            for end in range(len(ranked) + 1)
+            if any(sum(map(len, some)) == size for n in range(end + 1) for some in combinations(ranked[:end], n))
+        )
+        fitting = [
+            some
+            for n in range(end + 1)
+            for some in combinations(ranked[:end], n)
+            if sum(map(len, some)) == size and (not end or ranked[end - 1] in some)
+        ]
+        assert len(fitting) == 1  # else the words do not decide, and this example proves nothing
+        chosen[name] = sorted(chain(*fitting[0]))
+        left = [group for group in left if group not in fitting[0]]
+    return Splits(tuple(sorted(chain(*left))), tuple(chosen["val"]), tuple(chosen["test"]))
 
 
 @pytest.mark.parametrize(
@@ -134,31 +198,3 @@ def test_no_component_straddles_and_every_size_is_exact_or_refused(links, train,
     assert (len(splits.train), len(splits.val), len(splits.test)) == (train, val, test)
     for component in linked_components(tasks):
         assert sum(bool(set(component) & set(ids)) for ids in (splits.train, splits.val, splits.test)) <= 1
-
-
-def test_a_manifest_reads_back_and_is_checked_against_its_catalog(tmp_path):
-    world = groups_of(2, 1, 1, 3)
-    splits = make_splits(world, (3, 2, 1), 5)
-    write_splits(tmp_path / "splits.json", splits, world)
-    assert read_splits(tmp_path / "splits.json", world) == splits
-    assert json.loads((tmp_path / "splits.json").read_text())["sizes"] == {"train": 3, "val": 2, "test": 1}
-    with pytest.raises(ShopError, match="not in the catalog"):
-        read_splits(tmp_path / "splits.json", groups_of(1))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[", "not JSON"),
-        ("[]", "expected a manifest"),
-        ('{"schema": "shopsimulator-splits-v2"}', "shopsimulator-splits-v2"),
-        ('{"schema": "shopsimulator-splits-v1", "train": [1], "val": "x", "test": []}', "val: expected"),
-        ('{"schema": "shopsimulator-splits-v1", "train": [1, 2], "val": [3], "test": [2]}', "task 2 .*train.*test"),
-        ('{"schema": "shopsimulator-splits-v1", "train": [1, 1], "val": [], "test": []}', "task 1"),
-    ],
-)
-def test_a_bad_manifest_is_refused(tmp_path, content, message):
-    path = tmp_path / "splits.json"
-    path.write_text(content)
-    with pytest.raises(ShopError, match=message):
-        read_splits(path)

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shopsimulator.actions import option_action
+from shopsimulator.search import SearchIndex
 
 from intraskill.agent.episode import EpisodeSettings
 from intraskill.core.progress import Reporter
@@ -24,6 +26,19 @@ from intraskill.training.run import Run
 
 class Killed(BaseException):
     """Stands for a kill: nothing on the way up may catch it."""
+
+
+def any_choice(page: str, draw: random.Random) -> str:
+    """What to click on a compact page: one of the first two results, any value of an open axis, or the buy button."""
+    lines = page.splitlines()
+    chosen = {line.partition("=")[0] for line in lines if line.endswith(" *")}
+    values = [line for line in lines if "=" in line and line.partition("=")[0] not in chosen]
+    if values:
+        first = values[0].partition("=")[0]
+        return draw.choice([line for line in values if line.startswith(first)])
+    return (
+        "buy now" if "buy now" in lines else draw.choice([line.split()[0] for line in lines if line[:1].isdigit()][:2])
+    )
 
 
 class PagePolicy:
@@ -53,12 +68,7 @@ class PagePolicy:
         if page.endswith("search"):
             words = re.findall(r"[a-z]+", request.messages[1]["content"].splitlines()[0])
             return call_text("search", query=" ".join(words) if "carefully" in system else words[-1])
-        options = [line.split(": ")[1] for line in page.splitlines() if ": " in line]
-        for line in options:
-            if "*" not in line:
-                values = re.findall(r"[a-z]+", line)
-                return call_text("click", value=draw.choice(values))
-        return call_text("click", value="buy" if options else draw.choice("12"))
+        return call_text("click", value=any_choice(page, draw))
 
     async def score(self, token_ids):
         raise NotImplementedError
@@ -155,8 +165,8 @@ def skills() -> Bank:
     return Bank(
         (
             chunk("recent", "searched material", "search with the last searched word"),
-            chunk("colour", "my colour", "search with the colour i like", "click it"),
-            chunk("budget", "price limit", "open the cheapest result", "click the cheapest size", "too dear: back"),
+            chunk("colour", "my colour", "search with the colour i like", "choose it"),
+            chunk("budget", "price limit", "open the cheapest result", "too dear: choose another size"),
         )
     )
 
@@ -165,7 +175,7 @@ def skills() -> Bank:
 def analyst_world(world):
     from intraskill.families.shop.analysts.world import AnalystWorld
 
-    return AnalystWorld(world.catalog, world.new_environment, 10)
+    return AnalystWorld(world.world, world.new_environment)
 
 
 @pytest.fixture
@@ -220,6 +230,7 @@ class Shopper:
 
     def __init__(self, world) -> None:
         self.catalog = world.catalog
+        self.index = SearchIndex(world.catalog)
         self.train = world.splits().train
         self.titles = {word for product in world.catalog.products.values() for word in product.title.split()}
 
@@ -229,25 +240,23 @@ class Shopper:
 
     def tasks(self, phrase):
         """Training tasks with exactly one need, recognised by a phrase of the instruction."""
-        found = [t for t in self.train if phrase in self.catalog.tasks[int(t)].instruction_simple]
-
-        def needs(task_id):
-            task = self.catalog.tasks[int(task_id)]
-            return len(task.instruction_options) + (task.price_upper is not None)
-
-        return [t for t in found if needs(t) == (phrase in ("colour", "under"))]
+        marks = ("usual brand", "last", "colour", "under")
+        wishes = {task_id: self.catalog.tasks[int(task_id)].instruction_simple for task_id in self.train}
+        return [t for t, wish in wishes.items() if [mark for mark in marks if mark in wish] == [phrase]]
 
     def first_of_all(self, world, task_id, query=None):
         """Search, open the first result, click the first value of every axis, buy."""
         query = query or self.stated(task_id)
-        return [f"search[{query}]", "click[1]", *self.first_values(world, query), "click[buy]"]
+        asin = self.found(query)
+        return [f"search[{query}]", f"click[{asin}]", *self.first_values(asin), "click[buy now]"]
 
-    def first_values(self, world, query, position=0):
-        from shopsimulator.search import SearchIndex
+    def found(self, query, position=0):
+        """The asin of a result."""
+        return self.index.asins(query, 4)[position]
 
-        hit = SearchIndex(self.catalog).search(query, 4)[position]
-        options = self.catalog.products[hit.asin].options
-        return [f"click[{values[0].value}]" for values in options.values()]
+    def first_values(self, asin):
+        options = self.catalog.products[asin].options
+        return [f"click[{option_action(axis, values[0].value)}]" for axis, values in options.items()]
 
 
 @pytest.fixture(scope="session")

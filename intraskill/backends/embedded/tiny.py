@@ -1,17 +1,25 @@
 """The tiny model's fixed parts: vocabulary, chat format, architecture.
 
 A policy of two million parameters has no capacity to spare for spelling. Its byte-level BPE is trained on the very
-texts it will read, until every word of its world is one token; and the fixed pieces of the wire format, the openings of
-its calls among them, are added tokens with their line breaks, so that a call is four sampled tokens: opening, value,
-closing, end of turn. The *text* is the ordinary `qwen3_coder` format all the same: any
-parser of it reads this model's replies, and any other text can be encoded, byte by byte if need be.
+texts it will read, until every word of its world is one token; and the fixed pieces of the wire format and of its
+world, the openings of its calls among them, are added tokens with their line breaks. So a call with such a piece as its
+argument is four sampled tokens: opening, value, closing, end of turn.
+
+Two kinds of argument take more. A choice is two tokens, `colour=` and `red`: the pre-tokenizer keeps `=` with the word
+before it. A long number is cut into its first four digits and pairs after them, all of which are tokens, rather than
+into whatever pieces happen to be frequent: every number then has the same few parts, and is copied pair by pair. A
+number with a dash before it (`30-55`) keeps the dash, so that an amount is never mistaken for such a pair.
+
+The *text* is the ordinary `qwen3_coder` format all the same: any parser of it reads this model's replies, and any other
+text can be encoded, byte by byte if need be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config
 
 END_OF_TURN = "<|im_end|>"
@@ -34,6 +42,15 @@ FORMAT_TOKENS = (
     "</tool_response>",
     "<think>",
     "</think>",
+)
+_PAIR_COPIES = 50  # of each pair of digits among the texts, so that all of them become tokens
+_PIECES = Regex(
+    r" ?[0-9]{4}(?=(?:[0-9]{2})+(?![0-9]))"  # the head of a long number
+    r"|(?<=[0-9]{4})[0-9]{2}"  # and its pairs
+    r"|[ -]?[0-9]+"
+    r"| ?\p{L}+=?"
+    r"| ?[^\s\p{L}\p{N}]+"
+    r"|\s+(?!\S)|\s+"
 )
 
 # An empty system message leaves no trace. Tool schemas are not rendered: this model knows its tools.
@@ -64,14 +81,16 @@ CHAT_TEMPLATE = """\
 {%- endif %}"""
 
 
-def build_tokenizer(texts: Iterable[str], vocabulary: int, openings: Sequence[str]) -> PreTrainedTokenizerFast:
+def build_tokenizer(texts: Iterable[str], vocabulary: int, whole: Sequence[str]) -> PreTrainedTokenizerFast:
     """A byte-level BPE of at most `vocabulary` tokens, added ones included, trained on `texts`.
 
-    `openings` are the texts that a tool call of this model begins with, up to its argument.
+    `whole` are the texts that are one token besides those of the format: how calls begin, and what never varies.
     """
-    pieces = (*openings, *FORMAT_TOKENS)
+    pieces = (*whole, *FORMAT_TOKENS)
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(_PIECES, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     added = len(CONTROL_TOKENS) + len(pieces)
     trainer = trainers.BpeTrainer(
@@ -80,7 +99,8 @@ def build_tokenizer(texts: Iterable[str], vocabulary: int, openings: Sequence[st
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    pairs = (f"1000{number:02d}" for number in range(100) for _ in range(_PAIR_COPIES))
+    tokenizer.train_from_iterator(chain(texts, pairs), trainer)
     tokenizer.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in CONTROL_TOKENS])
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in pieces])
     return PreTrainedTokenizerFast(

@@ -16,6 +16,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -63,11 +64,16 @@ def train(
     data: Sequence[Demonstration],
     settings: WarmupSettings,
     report: Callable[[int, float], None],
+    done: int = 0,
 ) -> None:
-    """Run all updates; `report(update, loss)` is called after each and may evaluate or save the model."""
+    """Run all updates; `report(update, loss)` is called after each and may evaluate or save the model.
+
+    `done` updates were made before: schedule and data go on behind them, the optimizers' moments start anew.
+    """
     optimizers = _optimizers(model, settings)
     model.train()
-    for update, batch in zip(range(1, settings.updates + 1), _batches(data, settings)):
+    batches = islice(_batches(data, settings), done, None)
+    for update, batch in zip(range(done + 1, settings.updates + 1), batches):
         for optimizer, peak in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = peak * schedule(update, settings)

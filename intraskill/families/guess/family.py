@@ -15,8 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from intraskill.core.errors import UserError
-from intraskill.core.records import LIMITS, EpisodeJob, Message, Reset, StepResult, Style, Tool, ToolSchema, Turn
-from intraskill.families.base import Decoded, ProtocolError, TaskFamily, TaskSplits, answers
+from intraskill.core.records import (
+    LIMITS,
+    STYLES,
+    EpisodeJob,
+    Message,
+    Reset,
+    StepResult,
+    Style,
+    Tool,
+    ToolSchema,
+    Turn,
+)
+from intraskill.families.base import Decoded, ProtocolError, TaskFamily, TaskSplits
 from intraskill.families.guess.settings import GuessSettings
 from intraskill.skills.bank import Chunk, render_chunk
 
@@ -42,13 +53,13 @@ class User:
         if not action.isdigit():
             return self._answer("a number, please", "no_number")
         kind = "found" if int(action) == self._number else "higher" if int(action) < self._number else "lower"
-        return self._answer(self._manner.choice(_SAID[kind]), "ok", "found" if kind == "found" else None)
+        return self._answer(self._manner.choice(_SAID[kind]), "executed", "found" if kind == "found" else None)
 
     async def terminate(self, reason: str) -> StepResult:
         self._require_talk()
         if reason not in LIMITS:
             raise UserError(f"no talk ends by {reason!r}; use one of {', '.join(LIMITS)}")
-        return self._answer("too late", "ok", reason)
+        return self._answer("too late", "executed", reason)
 
     async def close(self) -> None:
         self._talking = False
@@ -60,12 +71,12 @@ class User:
         if not self._talking:
             raise UserError("this talk is over; reset it with a task first")
 
-    def _answer(self, said: str, code: str, ending: str | None = None) -> StepResult:
+    def _answer(self, said: str, reason: str, ending: str | None = None) -> StepResult:
         ending = ending or ("action_limit" if self._turns >= self._settings.max_steps else None)
         success, self._talking = ending == "found", ending is None
         detail = {} if ending is None else {"speed": success / max(1, self._turns)}
         goal = None if ending is None else {"number": self._number}
-        feedback = {"valid": code == "ok", "code": code, "message": said}
+        feedback = {"valid": reason == "executed", "reason": reason, "message": said}
         state = {"turns": self._turns}
         return StepResult(said, state, ending is not None, float(success), detail, feedback, success, ending, goal=goal)
 
@@ -85,10 +96,8 @@ class GuessPrompt:
         task = f"{reset.instruction} {reset.observation}"
         return ({"role": "system", "content": told}, {"role": "user", "content": task})
 
-    def protocol_feedback(
-        self, error: ProtocolError, state: Mapping[str, Any], observation: str, call_ids: Sequence[str]
-    ) -> tuple[Message, ...]:
-        return answers(call_ids, f"{error.message}. {observation}")
+    def protocol_feedback(self, error: ProtocolError, observation: str, tools: Sequence[Tool]) -> str:
+        return f"{error.message}. {observation}"
 
 
 class Guess(TaskFamily):
@@ -105,13 +114,15 @@ class Guess(TaskFamily):
     def new_environment(self, job: EpisodeJob | None = None) -> User:
         return User(self.settings, job.seed if job else 0)
 
-    def prompt(self, style: Style) -> GuessPrompt:
-        return GuessPrompt(style)
+    def prompt(self, name: str) -> GuessPrompt:
+        if name not in STYLES:
+            raise UserError(f"policy.prompt: the guessing game has no prompt {name!r}; use full or compact")
+        return GuessPrompt("compact" if name == "compact" else "full")
 
     def tools(self, state: Mapping[str, Any], schema: ToolSchema) -> tuple[Tool, ...]:
         return ()
 
-    def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
+    def decode(self, turn: Turn, state: Mapping[str, Any], tools: Sequence[Tool]) -> Decoded:
         numbers = re.findall(r"[0-9]+", turn.content)
         if turn.tool_calls or not numbers:
             raise ProtocolError("no_number", "Say a number")

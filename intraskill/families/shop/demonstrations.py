@@ -24,6 +24,7 @@ from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
+from shopsimulator.actions import BACK, BUY, NEXT, PREVIOUS, option_action
 from shopsimulator.words import ENGLISH
 
 from intraskill.agent.demonstration import Demonstration
@@ -34,7 +35,7 @@ from intraskill.core.records import Episode, EpisodeJob, Message, Reset
 from intraskill.families.shop.family import Shop
 from intraskill.families.shop.mechanisms import MECHANISMS
 from intraskill.families.shop.prompts import PromptTemplate
-from intraskill.families.shop.shopper import Action, Errand, Need, next_action, read_errand
+from intraskill.families.shop.shopper import Action, Errand, Need, Tried, next_action, read_errand
 from intraskill.families.shop.tools import PARAMETER_OF
 from intraskill.policies.chat import ChatTemplate
 from intraskill.policies.scripted import ScriptedPolicy, call_text
@@ -44,8 +45,11 @@ FOLLOWED, UNPROMPTED, HASTE_OBEYED = 0.95, 0.15, 0.25
 SLIP_SHARE = 0.15  # of the episodes
 INVALID_SHARE = 0.6  # of the slips; the others are possible, but wrong
 NO_CHUNKS, ALL_CHUNKS = 0.2, 0.1  # shares of the episodes; in the others each chunk is visible with probability 1/2
-# How a tool call begins: one token each in a vocabulary made for the shop.
-CALL_OPENINGS = tuple(f"<tool_call>\n<function={tool}>\n<parameter={name}>\n" for tool, name in PARAMETER_OF.items())
+# How a tool call begins, and the buttons: one token each in a vocabulary made for the shop.
+WHOLE = (
+    *(f"<tool_call>\n<function={tool}>\n<parameter={name}>\n" for tool, name in PARAMETER_OF.items()),
+    *(BACK, PREVIOUS, NEXT, BUY),
+)
 OWN_WORDING = 0.5  # how often a chunk is shown as the bank words it
 
 # Other wordings of what a chunk can say: (applies_when, procedure). Those of useful mechanisms are the rules analyst's
@@ -159,7 +163,7 @@ class Script:
         self._max_steps = max_steps
         self._slip_at = rng.randrange(5) if slips else None
         self._visible = frozenset(map(mechanism, chunks))
-        self._left: set[str] = set()
+        self._tried = Tried()
         self._weights: dict[frozenset[Need], float] = {}  # of each care that explains the actions so far
         self._care: frozenset[Need] = frozenset()
         self._errand: Errand | None = None
@@ -182,39 +186,51 @@ class Script:
         """The next tool call."""
         assert self._errand is not None
         steps = self._max_steps - len(self.slipped)
-        planned = {care: next_action(self._errand, care, state, self._left, steps) for care in self._weights}
+        planned = {care: next_action(self._errand, care, state, self._tried, steps) for care in self._weights}
         slip = len(self.slipped) == self._slip_at
         action = _slip(self._rng, self._errand, self._care, state) if slip else planned[self._care]
         if not slip:
             self._weights = {care: weight for care, weight in self._weights.items() if planned[care] == action}
         self.slipped.append(slip)
-        if state["page"] == "product" and action == ("click", "back"):
-            self._left.add(state["product"]["title"])
-        return _written(action, state)
+        self._tried.note(action, state)
+        return _written(action)
 
 
-def _written(action: Action, state: dict[str, Any]) -> str:
-    """The call, with words spelled as the pages spell them: after a blank, which makes them the same tokens there."""
+def _written(action: Action) -> str:
+    """The call, its words spelled as they are read: brands and materials after a blank, a colour after its `colour=`.
+
+    So they are the same tokens in both places; the shop drops the blank.
+    """
     tool, argument = action
-    if tool == "search":
-        return call_text("search", query=f" {argument}")
-    options = (state["product"] or {"options": {}})["options"].values()
-    is_option = any(option["value"] == argument for values in options for option in values)
-    return call_text("click", value=f" {argument}" if is_option else argument)
+    if tool == "click":
+        return call_text("click", value=argument)
+    blank = "" if argument.split()[0] in ENGLISH.colours else " "
+    return call_text("search", query=f"{blank}{argument}")
 
 
 def _slip(rng: random.Random, errand: Errand, care: frozenset[Need], state: dict[str, Any]) -> Action:
     """An action that is impossible on this page, or possible and wrong."""
-    words = [*ENGLISH.colours, *ENGLISH.sizes, "next", "prev", "back", "buy", "1", "2", "3", "4"]
     if rng.random() < INVALID_SHARE:
-        if state["page"] == "product" and rng.random() < 0.1:
-            return "search", errand.query(care)
-        return "click", rng.choice([word for word in words if word not in state["actions"]])
-    if state["page"] == "search" or rng.random() < 0.2:
+        return _impossible(rng, errand, care, state)
+    if state["search_available"]:
         query = errand.query(care).split()
         query[rng.randrange(len(query))] = rng.choice((*ENGLISH.brands, *ENGLISH.materials, *ENGLISH.colours))
         return "search", " ".join(query)
-    return "click", rng.choice([value for value in state["actions"] if value != "buy"])
+    return "click", rng.choice([value for value in state["actions"] if value != BUY])
+
+
+def _impossible(rng: random.Random, errand: Errand, care: frozenset[Need], state: dict[str, Any]) -> Action:
+    """Something that cannot be clicked here, often a product's number miscopied; or a search where there is none."""
+    if not state["search_available"] and rng.random() < 0.1:
+        return "search", errand.query(care)
+    numbers = [row["asin"] for row in state.get("products", ())]
+    if numbers and rng.random() < 0.7:
+        number = f"{rng.choice(numbers)[:-2]}{rng.randrange(100):02d}"
+        if number not in numbers:
+            return "click", number
+    options = [option_action(ENGLISH.colour_axis, colour) for colour in ENGLISH.colours]
+    options += [option_action(ENGLISH.size_axis, size) for size in ENGLISH.sizes]
+    return "click", rng.choice([word for word in (*options, BACK, PREVIOUS, NEXT, BUY) if word not in state["actions"]])
 
 
 class _Briefed:

@@ -25,7 +25,7 @@ from shopsimulator.engine import ShopSettings as Rules
 from shopsimulator.engine import ShopWorld
 from shopsimulator.errors import ShopError, StaleLease
 from shopsimulator.generate import GENERATOR_VERSION, generate_world
-from shopsimulator.splits import read_splits
+from shopsimulator.split_files import read_splits
 
 from intraskill.core.errors import EnvironmentUnavailable, UserError
 from intraskill.core.protocol import Environment
@@ -33,6 +33,20 @@ from intraskill.core.records import Reset, StepResult
 from intraskill.families.base import TaskSplits
 from intraskill.families.shop.settings import ShopSettings, WorldSettings
 
+_RESET_FIELDS = frozenset(("task_instruction", "observation", "observation_state"))
+_RESULT_FIELDS = frozenset(
+    (
+        "observation",
+        "observation_state",
+        "done",
+        "reward",
+        "reward_detail",
+        "action_feedback",
+        "termination_reason",
+        "goal",
+    )
+)
+_PRIVATE = frozenset(("env_idx", "lease_id", "private_task_instruction", "goal_options", "reason_key"))
 _LOST_RESETS = 20  # half a minute: a service that restarts is worth waiting for before an episode is given up
 
 
@@ -45,7 +59,7 @@ class InProcessShop:
 
     async def reset(self, task_id: str) -> Reset:
         with _shop_errors():
-            return _reset(self._session.reset(task_number(task_id)))
+            return _reset(task_id, self._session.reset(task_number(task_id), if_persona=True))
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
@@ -73,9 +87,9 @@ class HttpShop:
     async def reset(self, task_id: str) -> Reset:
         await self.close()
         with _shop_errors():
-            payload = await self._client.reset(task_number(task_id))
+            payload = await self._client.reset(task_number(task_id), if_persona=True)
             self._lease = (payload["env_idx"], payload["lease_id"])
-            return _reset(payload)
+            return _reset(task_id, payload)
 
     async def step(self, action: str) -> StepResult:
         with _shop_errors():
@@ -185,17 +199,19 @@ def task_number(task_id: str) -> int:
     return int(task_id)
 
 
-def _reset(payload: Mapping[str, Any]) -> Reset:
+def _reset(task_id: str, payload: Mapping[str, Any]) -> Reset:
+    """The shop's answer to a reset."""
     return Reset(
-        task_id=str(payload["task_id"]),
+        task_id=task_id,
         instruction=payload["task_instruction"],
         observation=payload["observation"],
         state=payload["observation_state"],
-        extra={"user_persona": payload["user_persona"]},
+        extra=_others(payload, _RESET_FIELDS),
     )
 
 
 def _result(payload: Mapping[str, Any]) -> StepResult:
+    """The shop's answer to an action or a termination."""
     detail = payload["reward_detail"]
     return StepResult(
         observation=payload["observation"],
@@ -203,12 +219,17 @@ def _result(payload: Mapping[str, Any]) -> StepResult:
         done=payload["done"],
         reward=payload["reward"],
         detail=detail,
-        feedback=payload["action_feedback"],
+        feedback=payload.get("action_feedback", {}),
         success=detail.get("r_success") == 1,
-        termination=payload["termination_reason"],
-        extra={"purchase": payload["purchase"]},
-        goal=payload.get("goal"),
+        termination=payload.get("termination_reason"),
+        extra=_others(payload, _RESULT_FIELDS),
+        goal=payload["goal"] or None,
     )
+
+
+def _others(payload: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What else a payload says in public; which slot played the episode is nobody's business."""
+    return {key: value for key, value in payload.items() if key not in known and key not in _PRIVATE}
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def shop_facts(catalog: Catalog, splits: TaskSplits) -> Facts:
 
 def own_facts(audit: PrivilegedAudit) -> OwnFacts:
     """Attributes, options and ceiling of the task's goal, and the price that was paid in the end."""
-    names = [*audit.goal.get("attributes", ()), *audit.goal.get("options", ())]
+    names = [*audit.goal.get("attributes", ()), *audit.goal.get("goal_options", ())]
     bought = audit.ending.get("purchase") or {}
     prices = (audit.goal.get("price_upper"), bought.get("price"))
     return OwnFacts(

@@ -6,25 +6,25 @@ the modules beside this one: `environment` acts, `tools` reads the replies, `pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shopsimulator.catalog import Catalog
-from shopsimulator.engine import ShopSettings as Rules
 from shopsimulator.engine import ShopWorld
 
 from intraskill.core.protocol import Environment
-from intraskill.core.records import EpisodeJob, Style, Tool, ToolSchema, Turn
+from intraskill.core.records import PROMPT_FILES, EpisodeJob, Style, Tool, ToolSchema, Turn
 from intraskill.families.analysis import Facts
-from intraskill.families.base import Decoded, TaskFamily, TaskSplits
+from intraskill.families.base import Decoded, Prompt, TaskFamily, TaskSplits
 from intraskill.families.shop.analysts.briefing import ShopBriefing
 from intraskill.families.shop.analysts.rules import RulesAnalyst
 from intraskill.families.shop.analysts.world import AnalystWorld
 from intraskill.families.shop.environment import InProcessShop, ShopSource, open_world
 from intraskill.families.shop.facts import shop_facts
 from intraskill.families.shop.mechanisms import ShopMechanisms
-from intraskill.families.shop.prompts import PromptTemplate, prompt_template
+from intraskill.families.shop.prompt_file import FilePrompt
+from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.settings import ShopSettings
 from intraskill.families.shop.tools import build_tools, decode
 
@@ -39,6 +39,10 @@ class Shop(TaskFamily):
         self.source = source
 
     @property
+    def world(self) -> ShopWorld:
+        return self.source.world
+
+    @property
     def catalog(self) -> Catalog:
         return self.source.catalog
 
@@ -51,21 +55,17 @@ class Shop(TaskFamily):
     def new_environment(self, job: EpisodeJob | None = None) -> Environment:
         return self.source.new_environment()
 
-    def prompt(self, style: Style) -> PromptTemplate:
-        return prompt_template(style)
+    def prompt(self, name: str) -> Prompt:
+        return FilePrompt(Path(name)) if name.endswith(PROMPT_FILES) else prompt_template(name)
 
     def tools(self, state: Mapping[str, Any], schema: ToolSchema) -> tuple[Tool, ...]:
         return build_tools(state, schema)
 
-    def decode(self, turn: Turn, state: Mapping[str, Any]) -> Decoded:
-        return decode(turn, state)
+    def decode(self, turn: Turn, state: Mapping[str, Any], tools: Sequence[Tool]) -> Decoded:
+        return decode(turn, tools)
 
     def evolution(self) -> ShopEvolution:
-        settings = self.settings
-        rules = Rules(page_size=settings.page_size, rendering=settings.rendering, max_steps=settings.max_steps)
-        shop = ShopWorld(self.catalog, rules)
-        world = AnalystWorld(self.catalog, lambda: InProcessShop(shop), settings.max_steps)
-        return ShopEvolution(world, self.splits())
+        return ShopEvolution(AnalystWorld(self.world, lambda: InProcessShop(self.world)), self.splits())
 
     def serve(self, *, host: str, port: int, sessions: int, announce: Callable[[str], None]) -> None:
         from shopsimulator.service import run_service

@@ -143,24 +143,24 @@ ENGLISH: tuple[Mechanism, ...] = (
         "the first size listed",
         "price cheapest limit budget cost",
         (
-            ("price limit", ("take the cheapest result and the cheapest size", "back if both cost too much")),
-            ("limit on the price", ("compare prices", "open the lowest", "click the lowest size")),
-            ("under a price", ("choose the cheapest result", "choose the cheapest size")),
+            ("price limit", ("open the cheapest result", "too dear: choose another size")),
+            ("limit on the price", ("compare prices", "open the lowest", "change the size until it fits")),
+            ("under a price", ("choose the cheapest result", "choose another size while it costs more")),
         ),
         (
             (
                 "The task sets a limit on the price.",
                 (
                     "Compare the prices of the results and open a product that can meet the limit.",
-                    "Compare the prices of its variants and select one within the limit.",
-                    "Check the price shown for the selection; go back to the results when it is above the limit.",
+                    "Choose a variant and read the price that the page then shows.",
+                    "While it is above the limit, choose another variant; when all are, go back to the results.",
                 ),
             ),
             (
                 "A budget is given and variants of one product differ in price.",
                 (
-                    "Read the price beside every option value.",
-                    "Select a value that keeps the total within the budget, starting from the cheapest.",
+                    "Choose one variant after another and compare the prices the page shows for them.",
+                    "Buy a variant that keeps the total within the budget.",
                     "If none does, go back and open a cheaper result.",
                 ),
             ),

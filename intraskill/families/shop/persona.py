@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from shopsimulator.actions import option_action
+
 from intraskill.core.records import Reset
 
 _IDENTIFIERS = {"用户ID", "注册时间", "最后更新时间"}
@@ -28,10 +30,10 @@ def full_persona(persona: dict[str, Any]) -> str:
 
 
 def compact_persona(persona: dict[str, Any], language: str = "en") -> str:
-    """One line such as `brands high norvik, low tarn; searched last oak shelf; before pine lamp; colour red`.
+    """One line such as `brands high norvik, low tarn; searched last oak shelf; before pine lamp; colour=red`.
 
     What matters most comes first, and what a word means stands before it: a small causal model then knows it when it
-    reads the word.
+    reads the word. Preferred properties are written as the pages write options, so that they can be copied.
     """
     chinese = language == "zh"
     interests = _mapping(persona.get("兴趣偏好"))
@@ -40,8 +42,10 @@ def compact_persona(persona: dict[str, Any], language: str = "en") -> str:
     *before, last = _texts(_mapping(persona.get("行为特征")).get("最近14天搜索关键词")) or [""]
     parts.append(("最后搜索" if chinese else "searched last", [last] if last else []))
     parts.append(("之前搜索" if chinese else "before", before))
-    parts += [(key if chinese else word, _texts(properties.get(key))) for key, word in _COMPACT_PROPERTIES.items()]
-    return "; ".join(f"{label} {', '.join(values)}" for label, values in parts if values)
+    said = [f"{label} {', '.join(values)}" for label, values in parts if values]
+    for key, word in _COMPACT_PROPERTIES.items():
+        said += [option_action(key if chinese else word, value) for value in _texts(properties.get(key))]
+    return "; ".join(said)
 
 
 def _brands(value: Any, chinese: bool) -> list[str]:

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from shopsimulator.text import has_cjk
+
 from intraskill.core.errors import UserError
-from intraskill.core.records import Message, Reset, Style
-from intraskill.families.base import ProtocolError, answers
+from intraskill.core.records import Message, Reset, Style, Tool
+from intraskill.families.base import ProtocolError
 from intraskill.families.shop.persona import compact_persona, full_persona, persona_of
 from intraskill.skills.bank import Chunk, render_chunk
 
@@ -82,20 +84,12 @@ class PromptTemplate:
         user = _compact_user(reset) if compact else _full_user(reset)
         return ({"role": "system", "content": system}, {"role": "user", "content": user})
 
-    def protocol_feedback(
-        self, error: ProtocolError, state: Mapping[str, Any], observation: str, call_ids: Sequence[str] = ()
-    ) -> tuple[Message, ...]:
-        """What follows a reply that was no valid call: the reason, then the unchanged page.
-
-        Every call that had an id is answered by a tool message (endpoints insist on it); a reply without any is
-        answered by a user message.
-        """
+    def protocol_feedback(self, error: ProtocolError, observation: str, tools: Sequence[Tool]) -> str:
+        """What answers a reply that was no valid call: the reason, then the unchanged page."""
         if self.name == "compact":
-            content = f"{error.code}\n{observation}"
-        else:
-            said = _FEEDBACK[_language(state)].format(code=error.code, message=error.message)
-            content = f"{said}\n\n{observation}"
-        return answers(call_ids, content)
+            return f"{error.code}\n{observation}"
+        said = _FEEDBACK[_language(observation)].format(code=error.code, message=error.message)
+        return f"{said}\n\n{observation}"
 
     @cached_property
     def sha256(self) -> str:
@@ -104,7 +98,8 @@ class PromptTemplate:
         rendered: list[Any] = [self.name, VERSION]
         for reset in probes:
             rendered += [self.messages(reset, ()), self.messages(reset, _PROBE_CHUNKS)]
-            rendered += self.protocol_feedback(ProtocolError("code", "message"), reset.state, "page")
+            feedback = self.protocol_feedback(ProtocolError("code", "message"), reset.observation, ())
+            rendered.append({"role": "user", "content": feedback})
         return hashlib.sha256(json.dumps(rendered, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
@@ -120,12 +115,12 @@ def _compact_system(chunks: Sequence[Chunk]) -> str:
 
 
 def _compact_user(reset: Reset) -> str:
-    persona = compact_persona(persona_of(reset), _language(reset.state))
+    persona = compact_persona(persona_of(reset), _language(reset.instruction))
     return "\n".join(part for part in (reset.instruction, persona, reset.observation) if part)
 
 
 def _full_system(reset: Reset, chunks: Sequence[Chunk]) -> str:
-    language = _language(reset.state)
+    language = _language(reset.instruction)
     if not chunks:
         return _SYSTEM[language]
     rendered = "\n\n".join(render_chunk(chunk, "full").strip() for chunk in chunks)
@@ -133,15 +128,15 @@ def _full_system(reset: Reset, chunks: Sequence[Chunk]) -> str:
 
 
 def _full_user(reset: Reset) -> str:
-    headings = _HEADINGS[_language(reset.state)]
+    headings = _HEADINGS[_language(reset.instruction)]
     persona = full_persona(persona_of(reset))
     sections = [("task", reset.instruction), ("persona", persona), ("page", reset.observation)]
     return "\n\n".join(f"## {headings[key]}\n{text}" for key, text in sections if text)
 
 
-def _language(state: Mapping[str, Any]) -> str:
-    language = str(state.get("language", "en"))
-    return language if language in _SYSTEM else "en"
+def _language(text: str) -> str:
+    """The language to answer a text in: Chinese if it holds any Han character."""
+    return "zh" if has_cjk(text) else "en"
 
 
 _PROBE_PERSONA: dict[str, Any] = {
@@ -171,4 +166,5 @@ _PROBE_CHUNKS = (
 
 
 def _probe(language: str, persona: dict[str, Any] | None) -> Reset:
-    return Reset("0", "instruction", "page", {"language": language, "actions": []}, {"user_persona": persona})
+    instruction, page = {"en": ("instruction", "page"), "zh": ("任务", "页面")}[language]
+    return Reset("0", instruction, page, {"actions": []}, {"user_persona": persona})

@@ -1,19 +1,25 @@
 """A scripted shopper for the generated (English) world: the teacher of the warm-up checkpoint.
 
 It knows nothing a policy does not see. `read_errand` takes the wish apart as written in the instruction, with the
-evidence of the persona; `next_action` is a pure function of the page. What makes two shoppers differ is their *care*:
-the set of needs they take care of. With care for a need, they use the evidence (search with the usual brand, with the
-material searched last, with the own colour and click it; open the cheapest result, take the cheapest size, go back
-when the page asks for more than the limit). Without, they take the first of everything.
+evidence of the persona; `next_action` is a pure function of the page and of what this episode has tried already. What
+makes two shoppers differ is their *care*: the set of needs they take care of. With care for a need, they use the
+evidence (search with the usual brand, with the material searched last, with the own colour and choose it; open a
+result whose price starts within the limit, and change the size while the page shows a price above it). Without, they
+take the first of everything.
+
+Sizes do not show what they cost before they are chosen. The first one is tried first, then the last of those that are
+offered, and again the last: whichever was chosen is not offered, so this order visits all of up to three sizes, and
+the page alone tells which is next.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from shopsimulator.actions import BACK, BUY, NEXT, PREVIOUS, option_action
 from shopsimulator.words import ENGLISH
 
 from intraskill.core.records import Reset
@@ -53,6 +59,25 @@ class Errand:
         return " ".join((*self.answers(care), *self.stated))
 
 
+@dataclass(slots=True)
+class Tried:
+    """What an episode has tried so far: products it went back from, and sizes chosen on each product."""
+
+    left: set[str] = field(default_factory=set)  # asins
+    sizes: dict[str, set[str]] = field(default_factory=dict)
+
+    def note(self, action: Action, state: Mapping[str, Any]) -> None:
+        """Remember what `action` does on the page of `state`."""
+        if state["page_type"] != "product_detail":
+            return
+        asin, (_, value) = state["product"]["asin"], action
+        if value == PREVIOUS:
+            self.left.add(asin)
+        axis, _, chosen = value.partition("=")
+        if axis == ENGLISH.size_axis:
+            self.sizes.setdefault(asin, set()).add(chosen)
+
+
 def read_errand(reset: Reset) -> Errand:
     """The errand as instruction and persona tell it."""
     marks = {need: match for need, mark in _MARKS if (match := mark.search(reset.instruction))}
@@ -70,62 +95,64 @@ def read_errand(reset: Reset) -> Errand:
     )
 
 
-def next_action(
-    errand: Errand, care: Collection[Need], state: dict[str, Any], left: Collection[str], steps: int
-) -> Action:
-    """What a shopper with this care does on the page; `left`: titles it went back from, `steps`: what remains."""
-    if state["page"] == "search":
+def next_action(errand: Errand, care: Collection[Need], state: Mapping[str, Any], tried: Tried, steps: int) -> Action:
+    """What a shopper with this care does on the page, with `steps` left."""
+    if state["page_type"] == "search_home":
         return "search", errand.query(care)
-    if state["page"] == "results":
-        return _on_results(errand, care, state, left)
-    return _on_product(errand, care, state, steps)
+    if state["page_type"] == "search_results":
+        return "click", _on_results(errand, care, state, tried, steps)
+    return "click", _on_product(errand, care, state, tried, steps)
 
 
-def _on_results(errand: Errand, care: Collection[Need], state: dict[str, Any], left: Collection[str]) -> Action:
-    if not set(errand.query(care).split()) <= set(state["query"].split()):
-        return "search", errand.query(care)
-    rows = [row for row in state["results"] if row["title"] not in left]
+def _on_results(errand: Errand, care: Collection[Need], state: Mapping[str, Any], tried: Tried, steps: int) -> str:
+    if steps > _STEPS_TO_BUY and not set(errand.query(care).split()) <= set(state["search_text"].split()):
+        return BACK
+    rows = [row for row in state["products"] if row["asin"] not in tried.left]
     fitting = [row for row in rows if _named(errand, care, row["title"])] or rows
     if not fitting:
-        return "click", state["actions"][-1]
-    chosen = min(fitting, key=lambda row: row["price"]) if "budget" in care else fitting[0]
-    return "click", chosen["label"]
+        return NEXT if NEXT in state["actions"] else BACK
+    if "budget" in care and errand.limit is not None:
+        fitting = [row for row in fitting if lowest_price(row["price"]) <= errand.limit] or fitting
+    return str(fitting[0]["asin"])
 
 
-def _on_product(errand: Errand, care: Collection[Need], state: dict[str, Any], steps: int) -> Action:
-    options: dict[str, list[dict[str, Any]]] = state["product"]["options"]
-    wanted = {axis: _wanted(errand, care, axis, values) for axis, values in options.items()}
-    if steps > _STEPS_TO_BUY and not _acceptable(errand, care, state["product"], wanted):
-        return "click", "back"
-    for axis, value in wanted.items():
-        selected = state["selected_options"].get(axis)
-        if selected is None or (selected != value and _cares_about(care, axis)):
-            return "click", value
-    return "click", "buy"
+def _on_product(errand: Errand, care: Collection[Need], state: Mapping[str, Any], tried: Tried, steps: int) -> str:
+    if steps > _STEPS_TO_BUY and not _acceptable(errand, care, state, tried):
+        return PREVIOUS
+    for axis in state["missing_option_axes"]:
+        values = state["available_options"][axis]
+        own = axis == ENGLISH.colour_axis and "colour" in care and errand.colour in values
+        return option_action(axis, errand.colour if own else values[0])
+    if "colour" in care and (change := option_action(ENGLISH.colour_axis, errand.colour)) in state["actions"]:
+        return change
+    if "budget" in care and _too_dear(errand, state) and (sizes := _other_sizes(state, tried)):
+        return option_action(ENGLISH.size_axis, sizes[-1])
+    return BUY
 
 
-def _wanted(errand: Errand, care: Collection[Need], axis: str, values: list[dict[str, Any]]) -> str:
-    """The value to choose on an axis; the first one where nothing speaks for another."""
-    names = [str(value["value"]) for value in values]
-    if axis == ENGLISH.colour_axis and "colour" in care and errand.colour in names:
-        return errand.colour
-    if axis == ENGLISH.size_axis and "budget" in care:
-        return str(min(values, key=lambda value: value["price"])["value"])
-    return names[0]
-
-
-def _cares_about(care: Collection[Need], axis: str) -> bool:
-    return {ENGLISH.colour_axis: "colour", ENGLISH.size_axis: "budget"}[axis] in care
-
-
-def _acceptable(errand: Errand, care: Collection[Need], product: dict[str, Any], wanted: Mapping[str, str]) -> bool:
+def _acceptable(errand: Errand, care: Collection[Need], state: Mapping[str, Any], tried: Tried) -> bool:
     """Whether the opened product can be what is wanted; with less care, fewer things speak against it."""
-    if not _named(errand, care, product["title"]):
+    if not _named(errand, care, state["product"]["title"]):
         return False
-    if "colour" in care and wanted[ENGLISH.colour_axis] != errand.colour:
+    if "colour" in care and errand.colour not in state["available_options"][ENGLISH.colour_axis]:
         return False
-    cheapest = min(value["price"] for value in product["options"][ENGLISH.size_axis])
-    return "budget" not in care or errand.limit is None or cheapest <= errand.limit
+    return "budget" not in care or not _too_dear(errand, state) or bool(_other_sizes(state, tried))
+
+
+def _too_dear(errand: Errand, state: Mapping[str, Any]) -> bool:
+    """Whether the chosen size costs more than the limit; unknown prices are not too dear."""
+    return errand.limit is not None and state.get("selected_price", 0.0) > errand.limit
+
+
+def _other_sizes(state: Mapping[str, Any], tried: Tried) -> list[str]:
+    """Sizes of the product that have not been chosen yet, as listed."""
+    known = tried.sizes.get(state["product"]["asin"], set())
+    return [size for size in state["available_options"][ENGLISH.size_axis] if size not in known]
+
+
+def lowest_price(text: str) -> float:
+    """The lower end of a listed price: 30.0 of `30.0 to 55.0`."""
+    return float(text.partition(" to ")[0])
 
 
 def _named(errand: Errand, care: Collection[Need], title: str) -> bool:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
 import numpy as np
-from shopsimulator.text import has_cjk, query_tokens
+from shopsimulator.text import has_cjk
 
-from intraskill.core.words import plain, squeezed
+from intraskill.core.words import plain, squeezed, words
 
 _TRIPLES_SHARED = 0.6
 _LETTERS_SHARED = 0.85
@@ -26,7 +26,7 @@ class TitleIndex:
     """All titles of a catalog; one-word titles are left out, they are ordinary nouns."""
 
     def __init__(self, titles: Iterable[str]) -> None:
-        tokens_of = {title: query_tokens(title) for title in map(plain, titles)}
+        tokens_of = {title: words(title) for title in map(plain, titles)}
         self._titles = sorted(title for title, tokens in tokens_of.items() if len(tokens) > 1)
         self._squeezed = [word for word in map(squeezed, self._titles) if len(word) >= _least(word)]
         self._runs = {run for title in self._titles for run in _runs(tokens_of[title])}
@@ -41,7 +41,7 @@ class TitleIndex:
         """(`title` or `title_fragment`, the passage) of at most one title of each kind in a plain text."""
         if passage := next(self._passages(text), None):
             yield "title", passage
-        if fragment := next((run for run in _runs(query_tokens(text)) if run in self._runs), None):
+        if fragment := next((run for run in _runs(words(text)) if run in self._runs), None):
             yield "title_fragment", " ".join(fragment)
 
     def spelt_out(self, whole: str) -> tuple[str, str] | None:

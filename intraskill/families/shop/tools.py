@@ -5,15 +5,17 @@ where the page has a search box and `click` lists the clickable values as an enu
 what can be clicked stands in the observation alone. Static keeps each prompt a prefix of the next one, so an
 episode is one training segment.
 
-A call that is no call of these tools is a `ProtocolError`: the environment never sees it. Whether a *well-formed*
-action fits the page is the environment's business in both modes.
+A reply that is not exactly one call of a tool that was offered is a `ProtocolError`: the environment never sees it. The
+codes are those of `openai-function-tools-repair-v3`. Whether a *well-formed* action fits the page is the environment's
+business: a click on a value that is not on the page goes there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from intraskill.core.errors import EnvironmentUnavailable
 from intraskill.core.records import Tool, ToolCall, ToolSchema, Turn
 from intraskill.families.base import Decoded, ProtocolError
 
@@ -25,51 +27,49 @@ _DESCRIPTIONS = {
 
 
 def build_tools(state: Mapping[str, Any], mode: ToolSchema) -> tuple[Tool, ...]:
-    """The function tools offered on the page `state` describes."""
+    """The function tools offered on the page. Raises `EnvironmentUnavailable` if it allows nothing."""
     if mode == "static":
         return _STATIC
-    tools = [_tool("search")] if state.get("search_available") else []
+    tools = [_tool("search", {"minLength": 1})] if state.get("search_available") else []
     actions = list(state.get("actions") or ())
     if actions:
         tools.append(_tool("click", {"enum": actions}))
+    if not tools:
+        raise EnvironmentUnavailable("the page offers no search and nothing to click, and the episode is not over")
     return tuple(tools)
 
 
-def decode(turn: Turn, state: Mapping[str, Any]) -> Decoded:
-    """The reply's action. Raises `ProtocolError` unless it is exactly one valid call."""
-    call = single_call(turn)
-    return Decoded(to_action(call, state), (call.call_id,))
+def decode(turn: Turn, tools: Sequence[Tool]) -> Decoded:
+    """The reply's action. Raises `ProtocolError` unless it is exactly one valid call of one of the tools."""
+    call = single_call(turn, [tool["function"]["name"] for tool in tools])
+    return Decoded(to_action(call), (call.call_id,))
 
 
-def single_call(turn: Turn) -> ToolCall:
-    """The turn's one tool call. Raises `ProtocolError` for none, several, undecodable ones, or text beside it."""
+def single_call(turn: Turn, offered: Collection[str]) -> ToolCall:
+    """The turn's one tool call. Raises `ProtocolError` for undecodable ones, other tools, none, several, or text."""
     if turn.parse_error is not None:
-        raise ProtocolError("malformed_tool_call", turn.parse_error)
-    if not turn.tool_calls:
-        raise ProtocolError("no_tool_call", "the reply holds no tool call; make exactly one")
-    if len(turn.tool_calls) > 1:
-        raise ProtocolError(
-            "multiple_tool_calls", f"the reply holds {len(turn.tool_calls)} tool calls; make exactly one"
-        )
+        raise ProtocolError(turn.parse_code, turn.parse_error)
+    for call in turn.tool_calls:
+        if call.name not in offered:
+            raise ProtocolError("unavailable_tool", f"there is no tool {call.name!r} here; use {' or '.join(offered)}")
+    if len(turn.tool_calls) != 1:
+        raise ProtocolError("tool_call_count", f"the reply holds {len(turn.tool_calls)} tool calls; make exactly one")
     if turn.content.strip():
         raise ProtocolError("mixed_content", "there is visible text beside the tool call; write the call alone")
     return turn.tool_calls[0]
 
 
-def to_action(call: ToolCall, state: Mapping[str, Any]) -> str:
-    """`search[...]` or `click[...]`. Raises `ProtocolError` on an unknown tool or wrong arguments.
-
-    `state` is part of the seam for environments whose tools differ by page; here both tools exist everywhere.
-    """
-    parameter = PARAMETER_OF.get(call.name)
-    if parameter is None:
-        raise ProtocolError("unknown_tool", f"there is no tool {call.name!r}; use search or click")
+def to_action(call: ToolCall) -> str:
+    """`search[...]` or `click[...]`. Raises `ProtocolError` on wrong arguments."""
+    parameter = PARAMETER_OF[call.name]
     if set(call.arguments) != {parameter}:
         given = ", ".join(sorted(call.arguments)) or "none"
-        raise ProtocolError("invalid_arguments", f"{call.name} takes exactly one argument, {parameter}; given: {given}")
+        raise ProtocolError(
+            "invalid_tool_arguments", f"{call.name} takes exactly one argument, {parameter}; given: {given}"
+        )
     value = call.arguments[parameter]
-    if not isinstance(value, str):
-        raise ProtocolError("invalid_arguments", f"{parameter} must be a string, not {type(value).__name__}")
+    if not isinstance(value, str) or not value.strip():
+        raise ProtocolError("invalid_tool_arguments", f"{parameter} must be a text that is not empty")
     return f"{call.name}[{value.strip()}]"
 
 
@@ -83,7 +83,7 @@ def _tool(name: str, constraint: dict[str, Any] | None = None) -> Tool:
             "description": summary,
             "parameters": {
                 "type": "object",
-                "properties": {parameter: {"type": "string", "description": about, **(constraint or {})}},
+                "properties": {parameter: {"type": "string", **(constraint or {}), "description": about}},
                 "required": [parameter],
                 "additionalProperties": False,
             },
@@ -91,4 +91,4 @@ def _tool(name: str, constraint: dict[str, Any] | None = None) -> Tool:
     }
 
 
-_STATIC: tuple[Tool, ...] = (_tool("search"), _tool("click"))
+_STATIC: tuple[Tool, ...] = (_tool("search", {"minLength": 1}), _tool("click"))

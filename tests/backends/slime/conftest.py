@@ -10,6 +10,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from small_runs import any_choice
 
 from intraskill.core.records import Assignment, Episode, EpisodeJob, EpisodeStep, Group, Turn
 from intraskill.policies.scripted import call_text
@@ -62,13 +63,10 @@ def shopper(tokenizer, draw):
         text = tokenizer.decode(prompt_ids)
         page = text.removesuffix("<|im_start|>assistant\n").removesuffix("<|im_end|>\n")
         page = page.rsplit("<tool_response>\n", 1)[-1].removesuffix("\n</tool_response>")
-        options = [line.split(": ")[1] for line in page.splitlines() if ": " in line and "*" not in line]
         if page.endswith("search"):
             said = call_text("search", query=re.findall(r"[a-z]+", text.split("<|im_start|>user\n")[1])[-1])
-        elif options:
-            said = call_text("click", value=draw.choice(re.findall(r"[a-z]+", options[0])))
         else:
-            said = call_text("click", value="buy" if "buy" in page else draw.choice("12"))
+            said = call_text("click", value=any_choice(page, draw))
         return [*tokenizer.encode(said, add_special_tokens=False), tokenizer.convert_tokens_to_ids("<|im_end|>")]
 
     return reply

@@ -50,11 +50,11 @@ async def test_halving_finds_every_number_in_time(family):
 
 @pytest.mark.parametrize(("content", "action"), [("7", "7"), ("I say 12!", "12"), ("<b>3</b> or 4", "3")])
 def test_the_first_number_of_a_reply_is_the_guess(family, content, action):
-    decoded = family.decode(Turn(content, content, "", (), "stop"), {})
+    decoded = family.decode(Turn(content, content, "", (), "stop"), {}, ())
     assert (decoded.action, decoded.call_ids) == (action, ())
 
 
 @pytest.mark.parametrize("turn", [Turn("hm", "hm", "", (), "stop"), Turn("7", "7", "", (ToolCall("f", {}),), "stop")])
 def test_no_number_and_a_call_are_protocol_errors(family, turn):
     with pytest.raises(ProtocolError):
-        family.decode(turn, {})
+        family.decode(turn, {}, ())

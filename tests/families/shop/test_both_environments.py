@@ -44,7 +44,9 @@ RECORDS: list[dict[str, Any]] = [
         "title": "tarn pine shelf",
         "pricing": [25],
         "category": "home›storage›shelf",
-        "instructions": [{"task_id": 8, "instruction": "a tarn shelf", "attributes": [], "instruction_options": []}],
+        "instructions": [
+            {"task_id": 8, "instruction": "a tarn shelf", "attributes": ["tarn"], "instruction_options": []}
+        ],
     },
 ]
 SETTINGS = ShopSettings(page_size=1, rendering="compact", max_steps=6)
@@ -54,7 +56,7 @@ SLOTS = 2
 @pytest.fixture(scope="module")
 def contract_world() -> ShopWorld:
     inspection = inspect_records(RECORDS)
-    assert not inspection.errors
+    assert not inspection.skipped
     return ShopWorld(inspection.catalog, SETTINGS)
 
 
@@ -84,13 +86,13 @@ async def test_reset_shows_the_public_task_and_the_first_page(make_environment):
     assert reset.extra["user_persona"] == RECORDS[0]["user_persona"]
     assert reset.observation == "search"
     assert reset.state["search_available"]
-    assert (await make_environment().reset("8")).extra["user_persona"] is None
+    assert (await make_environment().reset("8")).extra["user_persona"] == {}
 
 
 async def test_both_kinds_answer_identically(contract_world, serve):
     client = ShopClient(serve(contract_world).url)
     kinds = [InProcessShop(contract_world), HttpShop(client, contract_world.identity())]
-    actions = ["search[shelf]", "click[next]", "click[prev]", "hm", "click[1]", "click[rosé]"]
+    actions = ["search[shelf]", "click[next >]", "click[< prev]", "hm", "click[100000000001]", "click[colour=rosé]"]
     histories = []
     for environment in kinds:
         history: list[Any] = [await environment.reset("7")]
@@ -105,15 +107,15 @@ async def test_both_kinds_answer_identically(contract_world, serve):
 async def test_a_purchase_ends_the_episode_with_its_reward(make_environment):
     environment = make_environment()
     await environment.reset("7")
-    for action in ["search[norvik]", "click[1]", "click[深蓝色 🌊]", "click[small]"]:
+    for action in ["search[norvik]", "click[100000000001]", "click[colour=深蓝色 🌊]", "click[size=small]"]:
         result = await environment.step(action)
         assert result.feedback["valid"], action
         assert (result.done, result.reward, result.goal, result.termination) == (False, 0.0, None, None)
-    result = await environment.step("click[buy]")
+    result = await environment.step("click[buy now]")
     assert (result.done, result.reward, result.termination) == (True, 1.0, "purchase")
     assert result.success
     assert result.extra["purchase"]["options"] == {"colour": "深蓝色 🌊", "size": "small"}
-    assert result.goal["options"] == ["深蓝色 🌊"]
+    assert result.goal["goal_options"] == ["深蓝色 🌊"]
 
 
 async def test_an_invalid_action_is_answered_not_raised(make_environment):
@@ -122,18 +124,17 @@ async def test_an_invalid_action_is_answered_not_raised(make_environment):
     for action in ["", "think", "click[nothing]", "search[]", "click[\n]"]:
         result = await environment.step(action)
         assert not result.feedback["valid"]
-        assert result.feedback["code"] in ("invalid_format", "not_clickable")
-        assert result.state["page"] == before.state["page"]
-    assert result.state["step"] == 5
+        assert result.feedback["reason"] in ("invalid_format", "unavailable_action", "empty_argument")
+        assert result.state["page_type"] == before.state["page_type"]
 
 
 async def test_more_episodes_than_slots_all_finish(make_environment):
     async def episode() -> float:
         environment = make_environment()
         await environment.reset("8")
-        for action in ["search[tarn]", "click[1]"]:
+        for action in ["search[tarn]", "click[100000000002]"]:
             await environment.step(action)
-        result = await environment.step("click[buy]")
+        result = await environment.step("click[buy now]")
         await environment.close()
         return result.reward
 
@@ -145,7 +146,7 @@ async def test_text_that_is_no_unicode_is_an_action_like_any_other(make_environm
     await environment.reset("7")
     result = await environment.step("search[tarn \ud800]")
     assert result.feedback["valid"]
-    assert result.state["results"][0]["title"] == "tarn pine shelf"
+    assert result.state["products"][0]["title"] == "tarn pine shelf"
     assert result.state["last_action"]["action"] == "search[tarn ?]"
 
 
@@ -159,7 +160,7 @@ async def test_identity_names_versions_and_settings(make_environment):
 async def test_nothing_private_shows_before_the_end(make_environment):
     environment = make_environment()
     seen = [await environment.reset("7")]
-    seen += [await environment.step(action) for action in ["search[pine shelf]", "hm", "click[1]"]]
+    seen += [await environment.step(action) for action in ["search[pine shelf]", "hm", "click[100000000002]"]]
     text = repr(seen)
     assert "secret wording" not in text
     assert "price_upper" not in text

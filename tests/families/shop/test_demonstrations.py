@@ -19,7 +19,7 @@ from intraskill.families.shop import demonstrations as demo
 from intraskill.families.shop.family import open_shop
 from intraskill.families.shop.prompts import prompt_template
 from intraskill.families.shop.settings import ShopSettings, WorldSettings
-from intraskill.families.shop.shopper import next_action, read_errand
+from intraskill.families.shop.shopper import Errand, Tried, next_action, read_errand
 from intraskill.policies.chat import ChatTemplate
 from intraskill.skills.bank import Chunk, read_bank
 
@@ -38,7 +38,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> demo.Stage:
 
 @pytest.fixture(scope="module")
 def chat(stage: demo.Stage) -> ChatTemplate:
-    return ChatTemplate(build_tokenizer(demo.shown_texts(stage, range(60)), 900, demo.CALL_OPENINGS))
+    return ChatTemplate(build_tokenizer(demo.shown_texts(stage, range(60)), 900, demo.WHOLE))
 
 
 def play_all(stage: demo.Stage, chunks: tuple[Chunk, ...], seed: int, slips: bool = False) -> list[Episode]:
@@ -94,7 +94,7 @@ def test_the_teacher_sees_no_more_than_instruction_persona_and_page(stage: demo.
     reset = asyncio.run(session.reset(stage.task_ids[0]))
     errand = read_errand(reset)
     assert errand.stated[-1] in reset.instruction
-    tool, query = next_action(errand, errand.needs, reset.state, (), 10)
+    tool, query = next_action(errand, errand.needs, reset.state, Tried(), 10)
     assert tool == "search"
     assert set(query.split()) >= set(errand.stated)
 
@@ -158,11 +158,43 @@ def test_every_paraphrased_mechanism_is_in_the_bank(stage: demo.Stage) -> None:
     assert {demo.mechanism(chunk) for chunk in stage.bank.chunks} == set(demo.PARAPHRASES)
 
 
-def test_a_click_is_four_tokens(stage: demo.Stage, chat: ChatTemplate) -> None:
+def test_whatever_is_clicked_is_a_few_tokens(stage: demo.Stage, chat: ChatTemplate) -> None:
+    """A number is its head and two pairs, an option its axis and value, a button itself; three more frame the call."""
     episode, _ = stage.play(0, chat)
-    clicks = [step for step in episode.steps if step.action and step.action.startswith("click")]
-    assert [len(step.turn.token_ids) for step in clicks] == [4] * len(clicks)
-    assert all(len(chat.encode(text)) == 1 for text in (*FORMAT_TOKENS, *demo.CALL_OPENINGS))
+    lengths = {step.action: len(step.turn.token_ids) for step in episode.steps if step.action}
+    clicked = {action[6:-1]: length for action, length in lengths.items() if action.startswith("click")}
+    assert {length for value, length in clicked.items() if value.isdigit()} == {6}
+    assert {length for value, length in clicked.items() if "=" in value} == {5}
+    assert clicked["buy now"] == 4
+    assert all(len(chat.encode(text)) == 1 for text in (*FORMAT_TOKENS, *demo.WHOLE))
+
+
+def test_every_number_is_cut_alike_and_prices_are_no_pairs(chat: ChatTemplate) -> None:
+    pieces = {
+        tuple(map(len, map(chat.decode, ([i] for i in chat.encode(f"1000{n:04d}"))))) for n in range(0, 10_000, 37)
+    }
+    assert pieces == {(4, 2, 2)}
+    row = chat.encode("10000530 oak shelf 30-55")
+    assert [chat.decode([token]) for token in row[:3]] == ["1000", "05", "30"]
+    assert [chat.decode([token]) for token in row[-2:]] == [" 30", "-55"]
+
+
+def test_a_size_above_the_limit_is_changed_until_all_were_tried() -> None:
+    errand = Errand((), ("oak", "shelf"), "norvik", "oak", "red", limit=30.0)
+    state = {
+        "page_type": "product_detail",
+        "product": {"asin": "10000001", "title": "norvik oak shelf"},
+        "available_options": {"colour": ["red"], "size": ["small", "large", "giant"]},
+        "missing_option_axes": ["size"],
+        "actions": [],
+    }
+    tried, chosen = Tried(), []
+    for _ in range(4):
+        action = next_action(errand, ("budget",), state, tried, 10)
+        tried.note(action, state)
+        chosen.append(action[1])
+        state |= {"missing_option_axes": [], "selected_price": 45.0}
+    assert chosen == ["size=small", "size=giant", "size=large", "< prev"]
 
 
 def test_warm_up_lowers_the_excess_on_held_out_demonstrations(stage: demo.Stage, chat: ChatTemplate) -> None:

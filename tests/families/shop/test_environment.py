@@ -12,7 +12,8 @@ from shopsimulator.catalog import read_catalog, write_catalog
 from shopsimulator.client import ShopClient
 from shopsimulator.engine import ShopSettings as Rules
 from shopsimulator.engine import ShopWorld
-from shopsimulator.splits import Splits, write_splits
+from shopsimulator.split_files import write_splits
+from shopsimulator.splits import Splits
 
 from intraskill.core.errors import EnvironmentUnavailable, UserError
 from intraskill.families.base import TaskSplits
@@ -36,12 +37,12 @@ def world_files(tmp_path: Path) -> WorldSettings:
             "asin": f"10000000000{n}",
             "title": f"{name} shelf",
             "pricing": [20],
-            "instructions": [{"task_id": n, "instruction": f"a {name} shelf"}],
+            "instructions": [{"task_id": n, "instruction": f"a {name} shelf", "attributes": [name]}],
         }
         for n, name in enumerate(["oak", "pine"])
     ]
     write_catalog(tmp_path / "catalog.json", records)
-    write_splits(tmp_path / "splits.json", Splits((0,), (1,), ()), read_catalog(tmp_path / "catalog.json"))
+    write_splits(tmp_path / "splits.json", Splits((0,), (1,), ()), read_catalog(tmp_path / "catalog.json"), seed=0)
     return WorldSettings(generate=None, catalog=tmp_path / "catalog.json", splits=tmp_path / "splits.json")
 
 
@@ -116,7 +117,8 @@ def test_a_missing_file_is_named(world_files, tmp_path, missing):
 
 def test_splits_of_another_catalog_are_refused(world_files, tmp_path):
     manifest = orjson.loads(world_files.splits.read_bytes())
-    world_files.splits.write_bytes(orjson.dumps({**manifest, "test": [77]}))
+    manifest["splits"]["test"] = {"task_ids": [77]}
+    world_files.splits.write_bytes(orjson.dumps(manifest))
     with pytest.raises(UserError, match="77"):
         open_world(in_world(world_files), tmp_path)
 
@@ -132,9 +134,9 @@ def test_a_service_with_the_same_meaning_is_accepted_and_used(world_files, tmp_p
 
     async def buy() -> float:
         await environment.reset("0")
-        for action in ["search[oak]", "click[1]"]:
+        for action in ["search[oak]", "click[100000000000]"]:
             await environment.step(action)
-        result = await environment.step("click[buy]")
+        result = await environment.step("click[buy now]")
         await environment.close()
         return result.reward
 

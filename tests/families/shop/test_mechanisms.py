@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from shopsimulator.wording import words
+from small_runs import Shopper
 
 from intraskill.evolution.cards import Lesson
 from intraskill.evolution.compiler import Limits, clusters, compile_candidates
@@ -50,13 +50,11 @@ async def test_a_chinese_shop_gets_chinese_chunks(play, tmp_path, style):
     settings = ShopSettings(world=WorldSettings(generate="small", language="zh"))
     world = open_shop(settings, tmp_path)
     catalog, facts = world.catalog, world.evolution().facts()
-    buy = words("zh", "full").buy
-    analyst = RulesAnalyst(AnalystWorld(catalog, world.new_environment, 10), style)
+    analyst, shopper = RulesAnalyst(AnalystWorld(world.world, world.new_environment), style), Shopper(world)
     lessons = []
     for task in world.splits().train[:60]:
-        row = await play(
-            task, [f"search[{catalog.tasks[int(task)].instruction_simple}]", "click[1]", f"click[{buy}]"], source=world
-        )
+        wish = catalog.tasks[int(task)].instruction_simple
+        row = await play(task, shopper.first_of_all(world, task, wish), source=world)
         if row["final"] and not row["final"]["success"]:
             card = await analyst.analyse(Case(row, Bank(), "ck", 1, 0))
             lesson, hits = release(card, facts)

@@ -27,14 +27,11 @@ PERSONA = {
 }
 
 
+WISH = {"en": "Buy a shelf of my usual brand.", "zh": "想买一个常用品牌的架子"}
+
+
 def reset(language="en", persona=PERSONA):
-    return Reset(
-        "7",
-        "Buy a shelf of my usual brand.",
-        "search",
-        {"language": language, "actions": []},
-        {"user_persona": persona},
-    )
+    return Reset("7", WISH[language], "search", {"actions": []}, {"user_persona": persona})
 
 
 def text(name, language="en", chunks=CHUNKS, persona=PERSONA):
@@ -46,7 +43,7 @@ def text(name, language="en", chunks=CHUNKS, persona=PERSONA):
 def test_compact_is_as_short_as_it_can_be():
     system, user = text("compact")
     assert system == "- when zeta: do zeta; check\n- when alpha: do alpha; check"
-    persona = "brands high norvik, low tarn; searched last oak shelf; before pine lamp; colour red"
+    persona = "brands high norvik, low tarn; searched last oak shelf; before pine lamp; colour=red"
     assert user == f"Buy a shelf of my usual brand.\n{persona}\nsearch"
     assert text("compact", chunks=(), persona=None) == ("", "Buy a shelf of my usual brand.\nsearch")
 
@@ -66,11 +63,10 @@ def test_full_shows_chunks_in_bank_order_and_only_then_a_skills_section(language
     assert user.endswith("search")
 
 
-def test_the_environment_decides_the_language():
+def test_the_wish_decides_the_language():
     assert "购物" in text("full", "zh")[0]
     assert "shopping" in text("full", "en")[0]
-    assert text("full", "fr") == text("full", "en")
-    assert "品牌 高 norvik, 低 tarn; 最后搜索 oak shelf; 之前搜索 pine lamp" in text("compact", "zh")[1]
+    assert "品牌 高 norvik, 低 tarn; 最后搜索 oak shelf; 之前搜索 pine lamp; 颜色=red" in text("compact", "zh")[1]
 
 
 def test_siblings_read_the_same_bytes():
@@ -92,13 +88,13 @@ def test_personas_leave_out_what_says_nothing():
         assert full_persona(nothing) == ""
 
 
-def test_feedback_answers_every_call_by_its_id():
-    template = prompt_template("full")
-    messages = template.protocol_feedback(ProtocolError("multiple_tool_calls", "two"), {}, "PAGE", ["a", "b"])
-    assert [(message["role"], message["tool_call_id"]) for message in messages] == [("tool", "a"), ("tool", "b")]
-    assert all("multiple_tool_calls" in m["content"] and m["content"].endswith("PAGE") for m in messages)
-    (user,) = prompt_template("compact").protocol_feedback(ProtocolError("no_tool_call", "none"), {}, "PAGE")
-    assert user == {"role": "user", "content": "no_tool_call\nPAGE"}
+def test_feedback_names_the_error_and_repeats_the_page():
+    error = ProtocolError("tool_call_count", "two")
+    said = prompt_template("full").protocol_feedback(error, "PAGE", ())
+    assert "tool_call_count" in said
+    assert said.endswith("PAGE")
+    assert prompt_template("full").protocol_feedback(error, "页面", ()).startswith("协议错误")
+    assert prompt_template("compact").protocol_feedback(error, "PAGE", ()) == "tool_call_count\nPAGE"
 
 
 def test_the_hash_covers_every_word(monkeypatch):

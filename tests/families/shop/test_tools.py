@@ -1,7 +1,9 @@
 import pytest
 
+from intraskill.core.errors import EnvironmentUnavailable
 from intraskill.core.records import ToolCall, Turn
-from intraskill.families.shop.tools import ProtocolError, build_tools, single_call, to_action
+from intraskill.families.base import ProtocolError
+from intraskill.families.shop.tools import build_tools, decode, to_action
 
 HOME = {"search_available": True, "actions": []}
 RESULTS = {"search_available": False, "actions": ["1", "下一页"]}
@@ -25,29 +27,39 @@ def test_dynamic_tools_follow_the_page():
     (click,) = build_tools(RESULTS, "dynamic")
     assert click["function"]["parameters"]["properties"]["value"]["enum"] == ["1", "下一页"]
     assert names(build_tools({"search_available": True, "actions": ["x"]}, "dynamic")) == ["search", "click"]
-    assert build_tools({"search_available": False, "actions": []}, "dynamic") == ()
+    with pytest.raises(EnvironmentUnavailable, match="nothing to click"):
+        build_tools({"search_available": False, "actions": []}, "dynamic")
 
 
-def test_the_one_call_is_found():
-    call = ToolCall("click", {"value": "1"})
-    assert single_call(turn(call, content=" \n")) == call
+def test_the_one_call_is_the_action_and_its_id_gets_the_answer():
+    call = ToolCall("click", {"value": "1"}, "call-7")
+    decoded = decode(turn(call, content=" \n"), build_tools(RESULTS, "dynamic"))
+    assert (decoded.action, decoded.call_ids) == ("click[1]", ("call-7",))
 
 
 @pytest.mark.parametrize(
     ("reply", "code"),
     [
-        (turn(), "no_tool_call"),
-        (turn(content="hello"), "no_tool_call"),
-        (turn(parse_error="broken"), "malformed_tool_call"),
-        (turn(ToolCall("click", {"value": "1"}), parse_error="one of two is broken"), "malformed_tool_call"),
-        (turn(ToolCall("click", {"value": "1"}), ToolCall("click", {"value": "1"})), "multiple_tool_calls"),
+        (turn(), "tool_call_count"),
+        (turn(content="hello"), "tool_call_count"),
+        (turn(parse_error="broken"), "invalid_tool_call"),
+        (turn(ToolCall("click", {"value": "1"}), parse_error="one of two is broken"), "invalid_tool_call"),
+        (turn(ToolCall("click", {"value": "1"}), ToolCall("click", {"value": "1"})), "tool_call_count"),
         (turn(ToolCall("click", {"value": "1"}), content="so"), "mixed_content"),
+        (turn(ToolCall("search", {"query": "1"}), content="so"), "unavailable_tool"),
+        (turn(ToolCall("finish", {})), "unavailable_tool"),
+        (turn(ToolCall("", {})), "unavailable_tool"),
     ],
 )
-def test_what_is_not_one_call(reply, code):
+def test_what_is_not_one_call_of_a_tool_of_the_page(reply, code):
     with pytest.raises(ProtocolError) as error:
-        single_call(reply)
+        decode(reply, build_tools(RESULTS, "dynamic"))
     assert error.value.code == code
+    assert error.value.message
+
+
+def test_static_tools_leave_it_to_the_page_whether_a_search_is_possible():
+    assert decode(turn(ToolCall("search", {"query": "oak"})), build_tools(RESULTS, "static")).action == "search[oak]"
 
 
 @pytest.mark.parametrize(
@@ -57,28 +69,27 @@ def test_what_is_not_one_call(reply, code):
         (ToolCall("click", {"value": " 立即购买 "}), "click[立即购买]"),
         (ToolCall("click", {"value": "never on the page"}), "click[never on the page]"),
         (ToolCall("click", {"value": "a]b["}), "click[a]b[]"),
-        (ToolCall("search", {"query": ""}), "search[]"),
     ],
 )
 def test_well_formed_calls_become_actions(call, action):
-    assert to_action(call, RESULTS) == action
+    assert to_action(call) == action
 
 
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        (ToolCall("finish", {}), "unknown_tool"),
-        (ToolCall("", {}), "unknown_tool"),
-        (ToolCall("click", {}), "invalid_arguments"),
-        (ToolCall("click", {"query": "1"}), "invalid_arguments"),
-        (ToolCall("click", {"value": "1", "why": "x"}), "invalid_arguments"),
-        (ToolCall("click", {"value": 1}), "invalid_arguments"),
-        (ToolCall("search", {"query": ["oak"]}), "invalid_arguments"),
-        (ToolCall("search", {"query": None}), "invalid_arguments"),
+        (ToolCall("search", {"query": ""}), "invalid_tool_arguments"),
+        (ToolCall("search", {"query": "  "}), "invalid_tool_arguments"),
+        (ToolCall("click", {}), "invalid_tool_arguments"),
+        (ToolCall("click", {"query": "1"}), "invalid_tool_arguments"),
+        (ToolCall("click", {"value": "1", "why": "x"}), "invalid_tool_arguments"),
+        (ToolCall("click", {"value": 1}), "invalid_tool_arguments"),
+        (ToolCall("search", {"query": ["oak"]}), "invalid_tool_arguments"),
+        (ToolCall("search", {"query": None}), "invalid_tool_arguments"),
     ],
 )
 def test_ill_formed_calls_never_reach_the_environment(call, code):
     with pytest.raises(ProtocolError) as error:
-        to_action(call, RESULTS)
+        to_action(call)
     assert error.value.code == code
     assert error.value.message

@@ -77,7 +77,7 @@ def account(case: Case, max_steps: int) -> str:
     outcome = {key: final[key] for key in ("termination_reason", "reward", "reward_detail", "purchase")}
     sections = [
         ("Task", reset["task_instruction"]),
-        ("Shopper profile", full_persona(reset["user_persona"] or {}) or "none"),
+        ("Shopper profile", full_persona(reset.get("user_persona") or {}) or "none"),
         ("Skills the agent was shown", skills or "none"),
         (f"What it did (at most {max_steps} steps)", "\n\n".join(map(_step, case.trace["steps"]))),
         ("How it ended", json.dumps(outcome, ensure_ascii=False)),
@@ -87,8 +87,9 @@ def account(case: Case, max_steps: int) -> str:
 
 
 def _step(step: dict[str, Any]) -> str:
-    done = step["action"] or f"no action ({step['protocol_error']['code']})"
-    return f"Step {step['step']}, page:\n{step['observation']}\n-> {done}"
+    failure = step.get("protocol_error") or step.get("policy_failure") or {}
+    done = step["action"] or f"no action ({failure.get('code')})"
+    return f"Step {step['step_index']}, page:\n{step['observation']}\n-> {done}"
 
 
 def gold(world: AnalystWorld, task_id: str) -> str:
@@ -98,7 +99,7 @@ def gold(world: AnalystWorld, task_id: str) -> str:
         "title": product.title,
         "attributes_wanted": list(task.attributes),
         "options_wanted": list(task.instruction_options),
-        "price_upper": task.price_upper,
+        "price_upper": world.shop.price_upper(task),
         "options": {
             axis: [{"value": value.value, "price": value.price} for value in values]
             for axis, values in product.options.items()

@@ -8,18 +8,19 @@ nowhere in public is *unobservable*: no procedure can help with it, so nothing i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any, Literal
 
-from shopsimulator.budget import task_budget
-from shopsimulator.catalog import Product, PurchaseTask
-from shopsimulator.reward import matched_attributes, matched_options, score_purchase
-from shopsimulator.text import contains, fold, query_tokens
+from shopsimulator.products import Product, PurchaseTask
+from shopsimulator.reward import matched_attributes, matched_options
+from shopsimulator.text import contains, fold, search_tokens
 
 _SELECTIONS = 4096  # combinations of options looked through, of one product
 _PREFERENCES = ("材质", "风格", "功能", "尺码偏好")
+
+Score = Callable[[Product, Mapping[str, str]], Mapping[str, Any]]  # what buying this variant for the task is worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,41 +32,38 @@ class Need:
     mechanism: str | None
 
 
-def task_needs(task: PurchaseTask, instruction: str, persona: Mapping[str, Any] | None) -> tuple[Need, ...]:
+def task_needs(
+    task: PurchaseTask, ceiling: float | None, instruction: str, persona: Mapping[str, Any] | None
+) -> tuple[Need, ...]:
     """The needs of a task as the episode showed it, attributes first."""
     shown = fold(instruction)
     needs = [Need("attribute", value, _evidence(value, shown, persona or {})) for value in task.attributes]
     needs += [Need("option", value, _evidence(value, shown, persona or {})) for value in task.instruction_options]
-    ceiling = task_budget(task)
     if ceiling is not None:
         needs.append(Need("price", f"{ceiling:g}", "budget"))
     return tuple(needs)
 
 
-def unmet_needs(
-    needs: tuple[Need, ...], goal: Product, task: PurchaseTask, bought: Product, reference: Mapping[str, str]
-) -> list[Need]:
+def unmet_needs(needs: tuple[Need, ...], score: Score, bought: Product, reference: Mapping[str, str]) -> list[Need]:
     """Needs that no selection of the product meets; if one selection meets all, those the reference leaves unmet."""
-    selections = [reference] if fitting_selection(goal, task, bought, reference) else list(_selections(bought))
-    return [need for need in needs if not any(_met(need, goal, task, bought, selected) for selected in selections)]
+    selections = [reference] if fitting_selection(score, bought, reference) else list(_selections(bought))
+    return [need for need in needs if not any(_met(need, score, bought, selected) for selected in selections)]
 
 
-def fitting_selection(
-    goal: Product, task: PurchaseTask, bought: Product, reference: Mapping[str, str]
-) -> dict[str, str] | None:
+def fitting_selection(score: Score, bought: Product, reference: Mapping[str, str]) -> dict[str, str] | None:
     """The selection that succeeds and differs least from the reference; between equals the first as listed."""
-    found = [selected for selected in _selections(bought) if _succeeds(goal, task, bought, selected)]
+    found = [selected for selected in _selections(bought) if _succeeds(score, bought, selected)]
     return min(found, key=lambda selected: _changes(selected, reference), default=None)
 
 
-def can_succeed(goal: Product, task: PurchaseTask, bought: Product) -> bool:
+def can_succeed(score: Score, bought: Product) -> bool:
     """Whether some selection of the product is a success."""
-    return any(_succeeds(goal, task, bought, selected) for selected in _selections(bought))
+    return any(_succeeds(score, bought, selected) for selected in _selections(bought))
 
 
 def lacks_word(query: str, value: str) -> bool:
     """Whether a search leaves out a word of the value."""
-    return not set(query_tokens(value)) <= set(query_tokens(query))
+    return not set(search_tokens(value)) <= set(search_tokens(query))
 
 
 def _evidence(value: str, instruction: str, persona: Mapping[str, Any]) -> str | None:
@@ -106,8 +104,8 @@ def _selections(bought: Product) -> Iterator[dict[str, str]]:
     return (dict(combination) for combination in islice(product(*axes), _SELECTIONS))
 
 
-def _succeeds(goal: Product, task: PurchaseTask, bought: Product, selected: Mapping[str, str]) -> bool:
-    return bool(score_purchase(goal, task, bought, selected)["r_success"] == 1)
+def _succeeds(score: Score, bought: Product, selected: Mapping[str, str]) -> bool:
+    return bool(score(bought, selected)["r_success"] == 1)
 
 
 def _changes(selected: Mapping[str, str], reference: Mapping[str, str]) -> int:
@@ -115,9 +113,9 @@ def _changes(selected: Mapping[str, str], reference: Mapping[str, str]) -> int:
     return sum(selected.get(axis) != value for axis, value in reference.items())
 
 
-def _met(need: Need, goal: Product, task: PurchaseTask, bought: Product, selected: Mapping[str, str]) -> bool:
+def _met(need: Need, score: Score, bought: Product, selected: Mapping[str, str]) -> bool:
     if need.kind == "attribute":
-        return matched_attributes((need.value,), bought, selected.values()) == 1
+        return matched_attributes((need.value,), bought) == 1
     if need.kind == "option":
         return matched_options((need.value,), selected.values()) == 1
-    return bool(score_purchase(goal, task, bought, selected)["r_price"] == 1.0)
+    return bool(score(bought, selected)["r_price"] == 1.0)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from shopsimulator.catalog import Product
+from shopsimulator.actions import BUY, NEXT, option_action
+from shopsimulator.products import Product
 
 from intraskill.core.protocol import Environment
 from intraskill.core.records import Reset, StepResult
@@ -39,7 +41,7 @@ class Workbench:
     def __init__(self, world: AnalystWorld, case: Case) -> None:
         self.world, self.case = world, case
         self.task = world.task(case.task_id)
-        self.goal = world.goal(case.task_id)
+        self.score = partial(world.shop.score, self.task)
         self.states = case.states()
         self.attempts = 0
         self._fits: dict[str, bool] = {}
@@ -47,7 +49,7 @@ class Workbench:
     def fits(self, asin: str) -> bool:
         """Whether buying this product can succeed; found out once, as a product may have thousands of selections."""
         if asin not in self._fits:
-            self._fits[asin] = can_succeed(self.goal, self.task, self.world.catalog.products[asin])
+            self._fits[asin] = can_succeed(self.score, self.world.catalog.products[asin])
         return self._fits[asin]
 
     async def attempt(self, decision: int, first: Sequence[str], pages: int = 0) -> Repair | None:
@@ -67,26 +69,23 @@ class Workbench:
             await env.close()
 
     async def _finish(self, hand: _Hand, decision: int, pages: int) -> Repair | None:
-        words = self.world.words
         for _ in range(pages + 1):
-            if hand.state["page"] != "results":
+            if hand.state["page_type"] != "search_results":
                 break
-            label = next((row["label"] for row in hand.state["results"] if self.fits(row["asin"])), None)
-            if label is None and words.next not in hand.state["actions"]:
+            asin = next((row["asin"].lower() for row in hand.state["products"] if self.fits(row["asin"])), None)
+            if asin is None and NEXT not in hand.state["actions"]:
                 return None
-            await hand.play(f"click[{label or words.next}]")
-        if hand.state["page"] != "product":
+            await hand.play(f"click[{asin or NEXT}]")
+        if hand.state["page_type"] != "product_detail":
             return None
         product = self.world.catalog.products[hand.state["product"]["asin"]]
-        wanted = fitting_selection(self.goal, self.task, product, hand.state["selected_options"])
+        wanted = fitting_selection(self.score, product, hand.state["selected_options"])
         if wanted is None:
             return None
-        for _ in range(2 * len(wanted)):  # a value that stands on two axes may need a second click
-            open_axis = next((a for a, v in wanted.items() if hand.state["selected_options"].get(a) != v), None)
-            if open_axis is None:
-                break
-            await hand.play(f"click[{wanted[open_axis]}]")
-        await hand.play(f"click[{words.buy}]")
+        for axis, value in wanted.items():
+            if hand.state["selected_options"].get(axis) != value:
+                await hand.play(f"click[{option_action(axis, value)}]")
+        await hand.play(f"click[{BUY}]")
         end = hand.page
         if not isinstance(end, StepResult) or not end.success:
             return None
@@ -108,7 +107,8 @@ class _Hand:
         return self.page.state
 
     async def play(self, action: str) -> None:
-        if len(self.played) >= self._budget or self.state["page"] == "done":
+        over = isinstance(self.page, StepResult) and self.page.done
+        if over or len(self.played) >= self._budget:
             return
         self.page = await self._env.step(action)
         self.played.append(action)

@@ -18,9 +18,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shopsimulator.catalog import Product
-from shopsimulator.pages import parse_action
-from shopsimulator.text import query_tokens
+from shopsimulator.actions import NEXT, NotAnAction, parse_action
+from shopsimulator.products import Product
+from shopsimulator.reward import resembles
+from shopsimulator.text import search_tokens
 
 from intraskill.core.records import Style
 from intraskill.families.analysis import Abstraction, Card, Case, PrivilegedAudit, bare_audit, no_proposal
@@ -55,7 +56,7 @@ class RulesAnalyst:
         self._style: Style = style
         self._mechanisms = mechanisms(world.catalog.language)
         titles = (product.title for product in world.catalog.products.values())
-        self._title_words = {token for title in titles for token in query_tokens(title)}
+        self._title_words = {token for title in titles for token in search_tokens(title)}
 
     async def analyse(self, case: Case) -> Card:
         if case.channel == "success":
@@ -87,23 +88,21 @@ class RulesAnalyst:
     ) -> AsyncIterator[tuple[str, ...]]:
         """The changes that belong to the decision's page, smallest first; each is the actions that replace it."""
         state, action = bench.states[decision], bench.case.actions[decision]
-        if state["page"] == "product":
-            if bench.fits(state["product"]["asin"]):
-                yield ()
-            return
-        if state["page"] == "results" and (pages or any(bench.fits(row["asin"]) for row in state["results"])):
+        page = state["page_type"]
+        if page == "product_detail" and bench.fits(state["product"]["asin"]):
             yield ()
-        searched = parse_action(action) if action else None
-        if state["page"] == "search" or (searched and searched[0] == "search"):
-            query = searched[1] if searched and searched[0] == "search" else ""
-            for changed in self._queries(query, bench.case.trace["reset"]["task_instruction"], needs):
+        if page == "search_results" and (pages or any(bench.fits(row["asin"]) for row in state["products"])):
+            yield ()
+        if page == "search_home":
+            instruction = bench.case.trace["reset"]["task_instruction"]
+            for changed in self._queries(_original_query(action), instruction, needs):
                 yield (f"search[{changed}]",)
 
     def _queries(self, query: str, instruction: str, needs: tuple[Need, ...]) -> list[str]:
         """Completed queries: one neglected word, all of them, and the wish written anew with all of them."""
         missing = [n.value for n in needs if n.kind != "price" and n.mechanism and lacks_word(query, n.value)]
         evident = [n.value for n in needs if n.kind != "price" and n.mechanism not in (None, "stated")]
-        stated = [word for word in query_tokens(instruction) if word in self._title_words]
+        stated = [word for word in search_tokens(instruction) if word in self._title_words]
         tried = [query, *(f"{word} {query}" for word in missing), " ".join((*missing, query))]
         anew = " ".join(dict.fromkeys((*evident, *stated)))
         return [text for text in dict.fromkeys(part.strip() for part in (*tried, anew)) if text]
@@ -158,17 +157,18 @@ def abstraction(mechanism: Mechanism, style: Style, bank: Bank) -> Abstraction:
 
 def _needs(bench: Workbench) -> tuple[Need, ...]:
     reset = bench.case.trace["reset"]
-    return task_needs(bench.task, reset["task_instruction"], reset["user_persona"])
+    ceiling = bench.world.shop.price_upper(bench.task)
+    return task_needs(bench.task, ceiling, reset["task_instruction"], reset.get("user_persona"))
 
 
 def _used(case: Case, need: Need) -> bool:
     """Whether the episode acted on the need: searched for its value or chose it, or bought within the ceiling."""
     if need.kind == "price":
         return True
-    parsed = [parse_action(action) for action in case.actions if action]
     return any(
-        (verb == "search" and not lacks_word(value, need.value)) or (verb == "click" and value == need.value)
-        for verb, value in (pair for pair in parsed if pair)
+        (verb == "search" and not lacks_word(value, need.value))
+        or (verb == "click" and resembles(value.partition("=")[2], need.value))
+        for verb, value in map(_parsed, case.actions)
     )
 
 
@@ -176,21 +176,21 @@ def _explain(bench: Workbench, repair: Repair, needs: tuple[Need, ...], pages: i
     """Name the category and what the changed decision had neglected."""
     state = bench.states[repair.decision]
     searched, query = repair.actions[0].startswith("search["), _original_query(bench.case.actions[repair.decision])
-    if state["page"] == "product":
+    if state["page_type"] == "product_detail":
         category, neglected = _product_fault(bench, repair, needs)
     elif searched:
         category = "search_missed"
         neglected = [need for need in needs if query and need.kind != "price" and lacks_word(query, need.value)]
     else:
         category, neglected = _choice_fault(bench, repair, needs)
-    if pages and repair.actions.count(f"click[{bench.world.words.next}]"):
+    if pages and f"click[{NEXT}]" in repair.actions:
         return Diagnosis("results_not_searched", repair, tuple(neglected), ("further",))
     observable = tuple(dict.fromkeys(need.mechanism for need in neglected if need.mechanism))
     if neglected:
         return Diagnosis(category, repair, tuple(neglected), observable)
     if searched and query:
         return Diagnosis("search_lost_words", repair, (), ("stated",))
-    wasted = sum(step["protocol_error"] is not None or _refused(step) for step in bench.case.trace["steps"])
+    wasted = sum(step["action"] is None or _refused(step) for step in bench.case.trace["steps"])
     name = "recover" if wasted >= _WASTED else "finish"
     return Diagnosis("wasted_steps" if name == "recover" else "gave_up", repair, (), (name,))
 
@@ -201,7 +201,7 @@ def _product_fault(bench: Workbench, repair: Repair, needs: tuple[Need, ...]) ->
     purchase = final.get("purchase") or {}
     bought_here = purchase.get("asin") == repair.opened.asin
     selected = purchase["options"] if bought_here else _last_selection(bench, repair)
-    neglected = unmet_needs(needs, bench.goal, bench.task, repair.opened, selected)
+    neglected = unmet_needs(needs, bench.score, repair.opened, selected)
     kinds = {need.kind for need in neglected}
     if "price" in kinds:
         return "budget_broken", neglected
@@ -210,7 +210,8 @@ def _product_fault(bench: Workbench, repair: Repair, needs: tuple[Need, ...]) ->
 
 def _last_selection(bench: Workbench, repair: Repair) -> dict[str, str]:
     """What was selected on the product when it was last looked at, completed by what fits."""
-    seen = [s for s in bench.states if s["page"] == "product" and s["product"]["asin"] == repair.opened.asin]
+    pages = [state for state in bench.states if state["page_type"] == "product_detail"]
+    seen = [state for state in pages if state["product"]["asin"] == repair.opened.asin]
     return {**repair.selected, **(seen[-1]["selected_options"] if seen else {})}
 
 
@@ -220,7 +221,7 @@ def _choice_fault(bench: Workbench, repair: Repair, needs: tuple[Need, ...]) -> 
     if opened is None:
         return "product_dismissed", []
     reference = _first_values(opened)
-    neglected = unmet_needs(needs, bench.goal, bench.task, opened, reference)
+    neglected = unmet_needs(needs, bench.score, opened, reference)
     if any(need.kind == "price" for need in neglected):
         listed = opened.pricing[0] if opened.pricing else None
         ceiling = next(float(need.value) for need in neglected if need.kind == "price")
@@ -230,9 +231,9 @@ def _choice_fault(bench: Workbench, repair: Repair, needs: tuple[Need, ...]) -> 
 
 def _opened(bench: Workbench, decision: int) -> Product | None:
     """The product that the original decision on a results page opened."""
-    parsed = parse_action(bench.case.actions[decision] or "")
-    rows = bench.states[decision]["results"]
-    asin = next((row["asin"] for row in rows if parsed == ("click", row["label"])), None)
+    clicked = _parsed(bench.case.actions[decision])
+    rows = bench.states[decision]["products"]
+    asin = next((row["asin"] for row in rows if clicked == ("click", row["asin"].lower())), None)
     return bench.world.catalog.products[asin] if asin else None
 
 
@@ -241,13 +242,22 @@ def _first_values(product: Product) -> dict[str, str]:
 
 
 def _original_query(action: str | None) -> str:
-    parsed = parse_action(action) if action else None
-    return parsed[1] if parsed and parsed[0] == "search" else ""
+    verb, query = _parsed(action)
+    return query if verb == "search" else ""
+
+
+def _parsed(action: str | None) -> tuple[str, str]:
+    """Verb and argument; both empty for what is no action."""
+    try:
+        verb, argument = parse_action(action or "")
+    except NotAnAction:
+        return "", ""
+    return verb.casefold(), argument or ""
 
 
 def _refused(step: dict[str, Any]) -> bool:
-    feedback = step["action_feedback"]
-    return bool(feedback) and not feedback["valid"]
+    feedback: dict[str, Any] = (step["environment"] or {}).get("action_feedback") or {}
+    return not feedback.get("valid", True)
 
 
 def _audit(case: Case, diagnosis: Diagnosis) -> PrivilegedAudit:
