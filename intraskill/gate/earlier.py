@@ -13,9 +13,9 @@ from intraskill.gate.evidence import Belief
 from intraskill.gate.table import TableRow
 from intraskill.rollout.jobs import completed_outcomes
 from intraskill.skills.bank import Bank
-from intraskill.storage.run_documents import EvidenceShape
-from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
+from intraskill.storage.run_documents import EvidenceShape
 
 EVIDENCE_SCHEMA = "intraskill-evidence-v1"
 _SAMPLED_ALIKE = ("bare", "masked", "mirror", "equipped")  # at the policy's own temperature

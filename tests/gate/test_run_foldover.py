@@ -14,8 +14,8 @@ from intraskill.gate.result import describe_evidence
 from intraskill.gate.run import run_gate
 from intraskill.settings.models import GateSettings
 from intraskill.skills.bank import Chunk
-from intraskill.storage.jsonl import JsonlLog
 from intraskill.storage.documents import read_json
+from intraskill.storage.jsonl import JsonlLog
 
 REWRITE = Candidate(Chunk("care-2", title="Care", applies_when="always", procedure=("look twice",)), "REWRITE", "care")
 

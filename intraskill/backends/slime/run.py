@@ -39,9 +39,9 @@ from intraskill.policies.chat import load_chat
 from intraskill.policies.sglang import SGLangEngine, SGLangServer
 from intraskill.policies.token import TokenPolicy
 from intraskill.storage.documents import read_json, write_json_atomic
+from intraskill.storage.fingerprint import fingerprint
 from intraskill.storage.lock import RunLock
 from intraskill.storage.run_folder import RUN_SCHEMA, RunFolder
-from intraskill.storage.fingerprint import fingerprint
 from intraskill.training.driver import RoundDriver
 from intraskill.training.late_gate import complete_gate, lacking_here
 from intraskill.training.open_run import open_run
